@@ -1,0 +1,106 @@
+"""Every exception that Pierhead raises on purpose; none of them knows HTTP or gRPC's wire.
+
+PierheadError
+├── ConfigError             settings that cannot be used; holds all problems found
+├── ArtifactError           a model folder that cannot be served
+├── StartError              a process of the stack that can never start
+├── ControlError            a message between two programs that cannot be understood
+├── ServingError            a request refused with a canonical status code
+├── UnsupportedMediaType    a Content-Type that nothing here can read
+├── NotAcceptable           an Accept list with nothing that can be written
+└── UserCodeError           the user's inference.py failed
+    └── HookShapeError      inference.py does not define the functions that are wanted
+
+The doors map these: `service/app.py` and `modelserver/rest.py` to HTTP statuses, `modelserver/grpc_server.py`
+to gRPC codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+__all__ = [
+    "ArtifactError",
+    "Code",
+    "ConfigError",
+    "ControlError",
+    "HookShapeError",
+    "NotAcceptable",
+    "PierheadError",
+    "ServingError",
+    "StartError",
+    "UnsupportedMediaType",
+    "UserCodeError",
+]
+
+
+class Code(IntEnum):
+    """The canonical status codes that TensorFlow Serving answers with, by their gRPC numbers."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class PierheadError(Exception):
+    """The root of the tree."""
+
+
+class ConfigError(PierheadError):
+    """Settings that cannot be used; each problem names the variable, its text and the rule."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class ArtifactError(PierheadError):
+    """A model folder or archive that cannot be served, with what was found and what is expected."""
+
+
+class StartError(PierheadError):
+    """A process of the stack that can never start, with the reason."""
+
+
+class ControlError(PierheadError):
+    """A message between two of the programs that cannot be understood, or was not answered."""
+
+
+class ServingError(PierheadError):
+    """A request refused, by a model server or by the reading of its body, with a canonical code."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class UnsupportedMediaType(PierheadError):
+    """A Content-Type that nothing here can read; the message names it and those that can be read."""
+
+
+class NotAcceptable(PierheadError):
+    """An Accept list with no type that can be written; the message names those that can."""
+
+
+class UserCodeError(PierheadError):
+    """The user's inference.py raised, or returned what cannot be sent."""
+
+
+class HookShapeError(UserCodeError):
+    """The user's inference.py does not define hooks of a shape that can be called."""
