@@ -1,0 +1,106 @@
+"""The supervisor's two unix sockets: handler workers report at one, /ping is answered at the other.
+
+The answer to /ping is the supervisor's own view of all processes. Neither a busy handler worker nor a long
+run of a model can delay it, and a process that has died is known here within milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import logging
+import socketserver
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pierhead import control
+from pierhead.errors import ControlError
+from pierhead.supervisor.events import FromWorker
+
+__all__ = ["ControlDoor", "HealthDoor"]
+
+IDLE_SECONDS = 75
+log = logging.getLogger(__name__)
+
+
+class Door(socketserver.ThreadingUnixStreamServer):
+    """A unix socket served by threads that end with the process."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, path: Path, handler: type[socketserver.BaseRequestHandler], mode: int) -> None:
+        path.unlink(missing_ok=True)
+        super().__init__(str(path), handler)
+        self._path = path
+        path.chmod(mode)
+
+    def open(self) -> None:
+        """Start to answer."""
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop to answer and remove the socket."""
+        self.shutdown()
+        self.server_close()
+        self._path.unlink(missing_ok=True)
+
+
+class ControlDoor(Door):
+    """Takes the messages of handler workers, one line each, and answers `Accepted`."""
+
+    def __init__(self, path: Path, report: Callable[[FromWorker], None]) -> None:
+        super().__init__(path, _ControlHandler, 0o600)
+        self.report = report
+
+
+class HealthDoor(Door):
+    """Answers GET /ping: 200 with an empty body, or 503 with what is not ready."""
+
+    def __init__(self, path: Path, not_ready: Callable[[], str]) -> None:
+        super().__init__(path, _HealthHandler, 0o666)
+        self.not_ready = not_ready
+
+
+class _ControlHandler(socketserver.StreamRequestHandler):
+    server: ControlDoor
+    timeout = control.ANSWER_SECONDS
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            line = self.rfile.readline(control.LONGEST_MESSAGE)
+            try:
+                self.server.report(FromWorker(control.decode(line)))
+            except ControlError as problem:
+                log.warning("%s", problem)
+                return
+            self.wfile.write(control.encode(control.Accepted()))
+
+
+class _HealthHandler(http.server.BaseHTTPRequestHandler):
+    server: HealthDoor
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+
+    def do_GET(self) -> None:
+        reason = self.server.not_ready()
+        body = json.dumps({"error": f"not ready: {reason}"}).encode() if reason else b""
+        self.send_response(503 if reason else 200)
+        if body:
+            self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def address_string(self) -> str:
+        """Return a name for a peer that has no address."""
+        return "nginx"
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing for a ping."""

@@ -1,0 +1,214 @@
+"""Decides, before anything is started, which processes the stack consists of and how each is run."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pierhead.contract.artifact import Artifact, Model
+from pierhead.control import ModelPlan, ServerAddress, ServicePlan
+from pierhead.errors import ConfigError
+from pierhead.settings import Settings
+from pierhead.supervisor.process import ProcessSpec
+from pierhead.supervisor.requirements import Requirements, pip_command
+from pierhead.supervisor.run_folder import RunFolder
+from pierhead.supervisor.spawner import NURSERY
+
+__all__ = [
+    "NGINX",
+    "REQUIREMENTS",
+    "WORKERS",
+    "Inputs",
+    "batching_config_text",
+    "choose_default_model",
+    "find_hooks",
+    "model_config_text",
+    "process_specs",
+    "service_plan",
+]
+
+NGINX = "nginx"
+REQUIREMENTS = "requirements"
+WORKERS = "handler-workers"
+REQUIREMENTS_SECONDS = 1800.0
+MODEL_SERVER_MODULE = "pierhead.modelserver"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that the plan follows from. `model_server` is a binary's path, None for the embedded server."""
+
+    settings: Settings
+    artifact: Artifact
+    run: RunFolder
+    servers: tuple[ServerAddress, ...]
+    nginx: str
+    model_server: str | None
+    use_nursery: bool
+    requirements: Requirements
+    workers_python: str
+
+
+def choose_default_model(settings: Settings, artifact: Artifact) -> str:
+    """Return the name of the model that serves requests which name none.
+
+    The setting, else the only model, else the first by name. Raises ConfigError where the setting names none
+    of the artifact's.
+    """
+    names = [model.name for model in artifact.models]
+    wanted = settings.default_model_name
+    if wanted is not None and wanted not in names:
+        raise ConfigError(
+            [f"SAGEMAKER_TFS_DEFAULT_MODEL_NAME={wanted!r}: must be one of the artifact's models, {names}"]
+        )
+    return wanted or names[0]
+
+
+def find_hooks(settings: Settings, artifact: Artifact) -> Path | None:
+    """Return the file with the user's hooks, where the artifact has one."""
+    hooks = artifact.code / settings.program if artifact.code is not None else None
+    return hooks if hooks is not None and hooks.is_file() else None
+
+
+def service_plan(inputs: Inputs) -> ServicePlan:
+    """Return what the handler workers are told."""
+    hooks = find_hooks(inputs.settings, inputs.artifact)
+    return ServicePlan(
+        settings=inputs.settings.to_env(),
+        socket=str(inputs.run.workers_socket),
+        control_socket=str(inputs.run.control_socket),
+        servers=inputs.servers,
+        models=tuple(ModelPlan(model.name, model.versions) for model in inputs.artifact.models),
+        default_model=choose_default_model(inputs.settings, inputs.artifact),
+        code=str(inputs.artifact.code) if hooks is not None else None,
+        hooks=str(hooks) if hooks is not None else None,
+    )
+
+
+def process_specs(inputs: Inputs) -> tuple[ProcessSpec, ...]:
+    """Return the processes in the order of their start; they are stopped in the reverse order."""
+    return tuple(_specs(inputs))
+
+
+def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
+    settings = inputs.settings
+    seconds = float(settings.wait_time_seconds)
+    if inputs.requirements.file is not None:
+        yield ProcessSpec(
+            REQUIREMENTS,
+            pip_command(Path(inputs.workers_python), inputs.requirements.file),
+            once=True,
+            start_seconds=REQUIREMENTS_SECONDS,
+            limit="the limit of requirements.txt",
+        )
+    if inputs.use_nursery:
+        command = (sys.executable, "-m", MODEL_SERVER_MODULE)
+        yield ProcessSpec(
+            NURSERY, command, environment=_model_server_environment(settings), start_seconds=seconds
+        )
+    for number in range(settings.instance_count):
+        yield _model_server(inputs, number, seconds)
+    yield ProcessSpec(
+        WORKERS,
+        (inputs.workers_python, "-m", "pierhead.service", str(inputs.run.workers_plan)),
+        environment={"PYTHONUNBUFFERED": "1"},
+        stage=1,
+        start_seconds=seconds,
+    )
+    yield ProcessSpec(
+        NGINX,
+        (inputs.nginx, "-p", f"{inputs.run.nginx}/", "-c", str(inputs.run.nginx_config), "-e", "stderr"),
+        stage=2,
+        stop_signal=signal.SIGQUIT,
+        start_seconds=seconds,
+    )
+
+
+def _server_name(number: int) -> str:
+    return f"model-server-{number + 1}"
+
+
+def _model_server(inputs: Inputs, number: int, seconds: float) -> ProcessSpec:
+    return ProcessSpec(
+        _server_name(number),
+        (*_model_server_program(inputs), *_model_server_flags(inputs, inputs.servers[number])),
+        environment=_model_server_environment(inputs.settings),
+        needs=(NURSERY,) if inputs.use_nursery else (),
+        forked=inputs.use_nursery,
+        start_seconds=seconds,
+    )
+
+
+def _model_server_program(inputs: Inputs) -> tuple[str, ...]:
+    """Return what comes before the flags; nothing where the nursery forks."""
+    if inputs.use_nursery:
+        return ()
+    return (inputs.model_server,) if inputs.model_server else (sys.executable, "-m", MODEL_SERVER_MODULE)
+
+
+def _model_server_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment of model servers; a thread of OpenBLAS would forbid to fork."""
+    return {
+        "OMP_NUM_THREADS": str(settings.omp_num_threads),
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]:
+    settings = inputs.settings
+    yield f"--port={address.grpc_port}"
+    yield f"--rest_api_port={address.rest_port}"
+    yield f"--model_config_file={inputs.run.model_config}"
+    yield "--max_num_load_retries=0"
+    yield f"--rest_api_timeout_in_ms={1000 * settings.proxy_read_timeout_seconds}"
+    yield "--enable_serialization_as_tensor_content=true"
+    if settings.intra_op_parallelism:
+        yield f"--tensorflow_intra_op_parallelism={settings.intra_op_parallelism}"
+    if settings.inter_op_parallelism:
+        yield f"--tensorflow_inter_op_parallelism={settings.inter_op_parallelism}"
+    if settings.enable_batching:
+        yield "--enable_batching=true"
+        yield f"--batching_parameters_file={inputs.run.batching_config}"
+    if inputs.model_server is None:
+        yield "--bind_address=127.0.0.1"
+
+
+def model_config_text(artifact: Artifact) -> str:
+    """Return the model server's configuration, a text proto of ModelServerConfig.
+
+    All versions of all models are served. Source: TensorFlow Serving's contract, section 3.1.
+    """
+    return "model_config_list {\n" + "".join(map(_model_entry, artifact.models)) + "}\n"
+
+
+def _model_entry(model: Model) -> str:
+    versions = " ".join(f"versions: {version}" for version in model.versions)
+    return (
+        "  config {\n"
+        f"    name: {_proto_text(model.name)}\n"
+        f"    base_path: {_proto_text(str(model.base_path.resolve()))}\n"
+        "    model_platform: 'tensorflow'\n"
+        f"    model_version_policy {{ specific {{ {versions} }} }}\n"
+        "  }\n"
+    )
+
+
+def _proto_text(text: str) -> str:
+    """Return a text as a string of the text format; all but plain characters are escaped as octal bytes."""
+    return "'" + re.sub(rb"[^ -&(-\[\]-~]", lambda m: b"\\%03o" % m[0][0], text.encode()).decode() + "'"
+
+
+def batching_config_text(settings: Settings) -> str:
+    """Return the model server's batching, a text proto of BatchingParameters."""
+    values = {
+        "max_batch_size": settings.max_batch_size,
+        "batch_timeout_micros": settings.batch_timeout_micros,
+        "max_enqueued_batches": settings.max_enqueued_batches,
+        "num_batch_threads": settings.num_batch_threads,
+    }
+    return "".join(f"{name} {{ value: {value} }}\n" for name, value in values.items())

@@ -1,0 +1,77 @@
+"""Asks a process that is starting whether it answers yet, and reports the first time that it does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import urllib.parse
+from collections.abc import Callable
+
+from pierhead.supervisor.events import ProbeAnswered
+
+__all__ = ["Probe", "answers_http", "serves_models", "start_probe"]
+
+Probe = Callable[[], bool]
+FIRST_PAUSE = 0.01
+LONGEST_PAUSE = 0.25
+ANSWER_SECONDS = 2.0
+
+
+def start_probe(
+    name: str, pid: int, probe: Probe, report: Callable[[ProbeAnswered], None]
+) -> threading.Event:
+    """Ask again and again, in a thread, until the probe is true; set the event returned to stop asking."""
+    cancelled = threading.Event()
+
+    def ask() -> None:
+        pause = FIRST_PAUSE
+        while not cancelled.is_set():
+            if probe():
+                report(ProbeAnswered(name, pid))
+                return
+            cancelled.wait(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return cancelled
+
+
+def serves_models(rest_port: int, models: tuple[str, ...]) -> Probe:
+    """Return a probe that is true when a model server has a version of each model AVAILABLE."""
+    waiting = list(models)
+
+    def probe() -> bool:
+        while waiting and _is_available(rest_port, waiting[0]):
+            waiting.pop(0)
+        return not waiting
+
+    return probe
+
+
+def answers_http(port: int, path: str) -> Probe:
+    """Return a probe that is true when anything speaks HTTP on a port of loopback."""
+    return lambda: _get(port, path) is not None
+
+
+def _is_available(rest_port: int, model: str) -> bool:
+    answer = _get(rest_port, f"/v1/models/{urllib.parse.quote(model, safe='')}")
+    if answer is None or answer[0] != 200:
+        return False
+    try:
+        versions = json.loads(answer[1])["model_version_status"]
+        return any(version["state"] == "AVAILABLE" for version in versions)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _get(port: int, path: str) -> tuple[int, bytes] | None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

@@ -1,0 +1,80 @@
+"""The folder that holds the stack's sockets and generated files: made at the start, emptied at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from pierhead.errors import ConfigError
+
+__all__ = ["RunFolder"]
+
+LONGEST_SOCKET_PATH = 107
+CONTENT = (
+    "health.sock",
+    "control.sock",
+    "workers.sock",
+    "workers.json",
+    "nginx.conf",
+    "models.config",
+    "batching.config",
+    "nginx",
+    "environment",
+)
+
+
+class RunFolder:
+    """Paths of what the stack makes; nothing else in the folder is touched."""
+
+    def __init__(self, path: Path, *, is_private: bool) -> None:
+        self.path = path
+        self._is_private = is_private
+        self.health_socket = path / "health.sock"
+        self.control_socket = path / "control.sock"
+        self.workers_socket = path / "workers.sock"
+        self.workers_plan = path / "workers.json"
+        self.nginx_config = path / "nginx.conf"
+        self.model_config = path / "models.config"
+        self.batching_config = path / "batching.config"
+        self.nginx = path / "nginx"
+        self.environment = path / "environment"
+
+    @classmethod
+    def make(cls, wanted: Path | None) -> RunFolder:
+        """Make the folder, a fresh one where none is wanted; raise ConfigError where that cannot be."""
+        try:
+            path = wanted or Path(tempfile.mkdtemp(prefix="pierhead-"))
+            path.mkdir(parents=True, exist_ok=True)
+            run = cls(path, is_private=wanted is None)
+            run.remove_content()
+            run.nginx.mkdir()
+        except OSError as problem:
+            raise ConfigError([f"PIERHEAD_RUN_DIR={str(wanted or '')!r}: {problem}"]) from problem
+        if len(os.fsencode(run.workers_socket)) > LONGEST_SOCKET_PATH:
+            raise ConfigError(
+                [f"PIERHEAD_RUN_DIR={str(path)!r}: too long, the path of a unix socket holds 107 bytes"]
+            )
+        run.admit_nginx()
+        return run
+
+    def admit_nginx(self) -> None:
+        """Let nginx's workers, which run as another user when we are root, reach the sockets."""
+        if os.geteuid() == 0:
+            self.path.chmod(0o711)
+
+    def remove_content(self) -> None:
+        """Remove what a stack made here, also an earlier one that was killed."""
+        for name in CONTENT:
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove all that was made, and the folder itself where it was made here."""
+        self.remove_content()
+        if self._is_private:
+            shutil.rmtree(self.path, ignore_errors=True)
