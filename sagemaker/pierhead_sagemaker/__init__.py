@@ -1,1 +1,1 @@
-"""The platform's side of the contract, on this machine: what SageMaker does to a container, and the command."""
+"""The platform's side of the contract, on this machine: what SageMaker does to a container."""
