@@ -1,0 +1,69 @@
+"""JSON arrays of nothing but numbers, from text to numpy without a Python object for each number.
+
+simdjson turns the text into one flat buffer. The shape comes from the text's brackets and commas: what the
+first innermost list and each list around it span says how the whole must look, and one comparison says
+whether it does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import simdjson
+
+from pierhead.formats.tensors import Array
+
+__all__ = ["Json", "NumericArray", "read_numeric_array", "structure"]
+
+NUMBER_CHARACTERS = b"0123456789.eE+- \t\n\r"
+# What numpy allows.
+LARGEST_RANK = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NumericArray:
+    """A dense array, of int64 where every token is an integer, else of float64; `text` is its JSON."""
+
+    text: bytes
+    array: Array
+
+
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | NumericArray | None
+
+
+def read_numeric_array(text: bytes) -> NumericArray | None:
+    """Return the array that a text is; None where it is none, is ragged, or has integers beyond int64."""
+    decimal = b"." in text or b"e" in text or b"E" in text
+    try:
+        numbers = simdjson.Parser().parse(text)
+        if not isinstance(numbers, simdjson.Array):
+            return None
+        buffer = numbers.as_buffer(of_type="d" if decimal else "i")
+    except (ValueError, TypeError, RuntimeError):
+        return None
+    flat = np.frombuffer(buffer, np.float64 if decimal else np.int64)
+    shape = _shape(structure(text), flat.size)
+    return NumericArray(text, flat.reshape(shape)) if shape is not None else None
+
+
+def structure(text: bytes) -> bytes:
+    """Return what is left without numbers and white space: brackets and commas of an array."""
+    return text.translate(None, NUMBER_CHARACTERS)
+
+
+def _shape(form: bytes, size: int) -> tuple[int, ...] | None:
+    """Return the shape of `size` numbers from their brackets and commas; None where they are ragged."""
+    rank = len(form) - len(form.lstrip(b"["))
+    if rank > LARGEST_RANK:
+        return None
+    dims: list[int] = []
+    expected = b""
+    for closings in range(1, rank + 1):
+        end = form.find(b"]" * closings) + closings
+        span = end - (rank - closings)
+        dims.insert(0, (span - 1) // (len(expected) + 1) if size or closings > 1 else 0)
+        expected = b"[" + b",".join([expected] * dims[0]) + b"]"
+    return tuple(dims) if expected == form and math.prod(dims) == size else None
