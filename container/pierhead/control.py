@@ -130,7 +130,7 @@ def decode(line: bytes) -> Message:
         message: Message = kind(
             **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise ControlError(f"not a control message: {line[:200]!r}") from problem
     return message
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -19,6 +20,10 @@ from pierhead.errors import ConfigError
 
 __all__ = ["TABLE", "PortRange", "Setting", "Settings", "available_cpus", "settings_table", "unknown_names"]
 
+TOKEN = r"[\w!#%&'*+.^`|~-]+"
+MEDIA_RANGE = rf"{TOKEN}/{TOKEN}(?:[ \t]*;[ \t]*{TOKEN}=(?:{TOKEN}|\"[^\"$\\\n]*\"))*"
+MEDIA_RANGES = re.compile(rf"{MEDIA_RANGE}(?:[ \t]*,[ \t]*{MEDIA_RANGE})*", re.ASCII)
+LONGEST_SECONDS = 2_000_000  # nginx counts milliseconds in 32 bits
 Parser = Callable[[str], Any]
 OWNED_PREFIXES = ("SAGEMAKER_TFS_", "SAGEMAKER_GUNICORN_", "SAGEMAKER_NGINX_", "PIERHEAD_")
 UNBOUNDED_QUEUE = 100_000_000
@@ -115,6 +120,15 @@ def log_level(text: str) -> str:
     return name
 
 
+def media_ranges(text: str) -> str:
+    """Return an Accept list; it is written into nginx's configuration."""
+    if not MEDIA_RANGES.fullmatch(text):
+        raise ValueError(
+            "must be media types, such as application/json or text/csv;q=0.5, separated by commas"
+        )
+    return text
+
+
 def words(text: str) -> str:
     """Return the text as it is."""
     return text
@@ -164,7 +178,7 @@ class Settings:
     )
     wait_time_seconds: int = setting(
         "SAGEMAKER_TFS_WAIT_TIME_SECONDS",
-        integer(1),
+        integer(1, LONGEST_SECONDS),
         "60",
         "The longest wait for model servers and handler workers to become ready, in seconds.",
     )
@@ -233,7 +247,7 @@ class Settings:
     )
     gunicorn_timeout_seconds_set: int = setting(
         "SAGEMAKER_GUNICORN_TIMEOUT_SECONDS",
-        integer(1),
+        integer(1, LONGEST_SECONDS),
         "30",
         "The longest that a handler worker may be silent, in seconds.",
     )
@@ -245,7 +259,7 @@ class Settings:
     )
     default_accept: str = setting(
         "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT",
-        words,
+        media_ranges,
         "application/json",
         "The Accept header of requests that have none, or `*/*`.",
     )
@@ -262,7 +276,7 @@ class Settings:
     )
     nginx_proxy_read_timeout_set: int = setting(
         "SAGEMAKER_NGINX_PROXY_READ_TIMEOUT_SECONDS",
-        integer(1),
+        integer(1, LONGEST_SECONDS),
         "60",
         "nginx's wait for an answer from behind it, in seconds; never below the handler workers' timeout.",
     )
@@ -291,7 +305,7 @@ class Settings:
     batch: bool = setting("SAGEMAKER_BATCH", boolean, "false", "Set by SageMaker in transform jobs.")
     max_payload_mb: int | None = setting(
         "SAGEMAKER_MAX_PAYLOAD_IN_MB",
-        integer(),
+        integer(0, 1_000_000),
         "",
         "The largest request body, in MB; 0 or unset is no limit.",
         shown_default="unset",
@@ -422,7 +436,7 @@ class Settings:
     )
     timeout_seconds: int | None = setting(
         "PIERHEAD_TIMEOUT_SECONDS",
-        integer(1),
+        integer(1, LONGEST_SECONDS),
         "",
         "The longest time for one request; raises every other limit that is below it.",
         shown_default="unset",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pierhead.errors import ArtifactError
 from pierhead_sagemaker.artifacts import unpack_artifact
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from pierhead.errors import ArtifactError
 from pierhead_sagemaker.__main__ import main
 from pierhead_sagemaker.inspection import describe, inspect_artifact

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from pierhead.errors import StartError
 from pierhead_sagemaker.host import Container, container_environment, find_serve, model_server_ports
 from pierhead_sagemaker.opt_ml import OptMl, lay_tree, private_folder

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from pierhead_sagemaker.sample_request import (
     Sample,
     curl_with_body,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from pierhead_sagemaker.__main__ import main
 
 Layout = Callable[..., Path]

@@ -37,7 +37,7 @@ from pierhead.supervisor.plan import (
     service_plan,
 )
 from pierhead.supervisor.ports import allocate_ports, is_free
-from pierhead.supervisor.probes import Probe, answers_http, serves_models
+from pierhead.supervisor.probes import Probe, answers_pings, serves_models
 from pierhead.supervisor.requirements import find_requirements, make_environment
 from pierhead.supervisor.run_folder import RunFolder
 from pierhead.supervisor.spawner import Spawner, become_subreaper
@@ -113,7 +113,11 @@ def _plan(settings: Settings) -> Inputs:
     nginx = find_nginx()
     if not is_free(settings.bind_to_port):
         raise StartError(f"port {settings.bind_to_port} is in use (SAGEMAKER_BIND_TO_PORT)")
-    servers = allocate_ports(settings.instance_count, settings.safe_port_range)
+    servers = allocate_ports(
+        settings.instance_count,
+        settings.safe_port_range,
+        lambda port: port != settings.bind_to_port and is_free(port),
+    )
     requirements = find_requirements(artifact.code)
     run = RunFolder.make(settings.run_dir)
     python = make_environment(run.environment) if requirements.file is not None else sys.executable
@@ -155,7 +159,7 @@ def _probes(inputs: Inputs) -> dict[str, Probe]:
         f"model-server-{number + 1}": serves_models(address.rest_port, models)
         for number, address in enumerate(inputs.servers)
     }
-    return {**probes, NGINX: answers_http(inputs.settings.bind_to_port, "/ping")}
+    return {**probes, NGINX: answers_pings(inputs.settings.bind_to_port)}
 
 
 def _log_models(inputs: Inputs) -> None:

@@ -11,6 +11,7 @@ import http.server
 import json
 import logging
 import socketserver
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from pierhead.supervisor.events import FromWorker
 __all__ = ["ControlDoor", "HealthDoor"]
 
 IDLE_SECONDS = 75
+POLL_SECONDS = 0.05
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +42,11 @@ class Door(socketserver.ThreadingUnixStreamServer):
 
     def open(self) -> None:
         """Start to answer."""
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
+
+    def handle_error(self, *_: Any) -> None:
+        """Log a peer that broke off in a word; the base class prints a traceback."""
+        log.debug("a peer broke off: %s", sys.exception())
 
     def close(self) -> None:
         """Stop to answer and remove the socket."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
+import logging
 import os
 import pwd
 import stat
@@ -13,6 +15,7 @@ from urllib.parse import quote
 import jinja2
 
 from pierhead.control import ServerAddress
+from pierhead.errors import ConfigError
 from pierhead.settings import Settings, available_cpus
 from pierhead.supervisor.run_folder import RunFolder
 
@@ -20,6 +23,7 @@ __all__ = ["find_template", "render_nginx_config"]
 
 TEMPLATE_NAME = "nginx.conf.template"
 UNPRIVILEGED_USER = "nobody"
+log = logging.getLogger(__name__)
 
 
 def find_template() -> Path:
@@ -52,7 +56,7 @@ def render_nginx_config(
         has_hooks=has_hooks,
         is_embedded=is_embedded,
         cpus=available_cpus(),
-        user=_worker_user(),
+        user=_worker_user(run.path),
         access_log=_access_log(),
     )
 
@@ -61,19 +65,24 @@ def _quoted(value: object) -> str:
     """Return a value as one quoted word of nginx's language, in which `$` cannot be written."""
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
     if "$" in text or "\n" in text:
-        raise ValueError(f"nginx cannot be given {text!r}")
+        raise ConfigError([f"{text!r}: nginx's configuration cannot hold a dollar sign or a line break"])
     return f'"{text}"'
 
 
-def _worker_user() -> str | None:
-    """Return `user group` for nginx's workers, or None where we have no right to choose."""
+def _worker_user(run: Path) -> str | None:
+    """Return `user group` for nginx's workers, or None where we have no right to choose.
+
+    Started by root, they give up its rights, unless the run folder lies where nobody else can get to.
+    """
     if os.geteuid() != 0:
         return None
-    try:
-        entry = pwd.getpwnam(UNPRIVILEGED_USER)
-        return f"{entry.pw_name} {grp.getgrgid(entry.pw_gid).gr_name}"
-    except KeyError:
-        return None
+    entry = pwd.getpwnam("root")
+    if all(folder.stat().st_mode & stat.S_IXOTH for folder in (run, *run.resolve().parents)):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(UNPRIVILEGED_USER)
+    else:
+        log.warning("nginx's workers run as root: %s cannot reach the sockets in %s", UNPRIVILEGED_USER, run)
+    return f"{entry.pw_name} {grp.getgrgid(entry.pw_gid).gr_name}"
 
 
 def _access_log() -> str | None:

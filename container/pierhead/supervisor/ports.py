@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from collections.abc import Callable, Iterator
 
@@ -37,8 +38,7 @@ def allocate_ports(
     Source: the TensorFlow Serving image's contract, Configuration.
     """
     if ports is None:
-        grpc, rest = _free_from(FIRST_GRPC_PORT, is_free), _free_from(FIRST_REST_PORT, is_free)
-        return tuple(ServerAddress(next(grpc), next(rest)) for _ in range(count))
+        return tuple(itertools.islice(_addresses(is_free), count))
     free = [port for port in range(ports.low, ports.high + 1) if is_free(port)]
     if len(free) < 2 * count:
         raise ConfigError(
@@ -47,5 +47,18 @@ def allocate_ports(
     return tuple(ServerAddress(free[2 * i], free[2 * i + 1]) for i in range(count))
 
 
-def _free_from(first: int, is_free: Callable[[int], bool]) -> Iterator[int]:
-    return (port for port in range(first, LAST_PORT + 1) if is_free(port))
+def _addresses(is_free: Callable[[int], bool]) -> Iterator[ServerAddress]:
+    grpc_port, rest_port = FIRST_GRPC_PORT - 1, FIRST_REST_PORT - 1
+    taken: set[int] = set()
+    while True:
+        grpc_port = _next_free(grpc_port, taken, is_free)
+        rest_port = _next_free(rest_port, taken, is_free)
+        yield ServerAddress(grpc_port, rest_port)
+
+
+def _next_free(port: int, taken: set[int], is_free: Callable[[int], bool]) -> int:
+    for candidate in range(port + 1, LAST_PORT + 1):
+        if candidate not in taken and is_free(candidate):
+            taken.add(candidate)
+            return candidate
+    raise ConfigError([f"no port above {port} is free for a model server"])

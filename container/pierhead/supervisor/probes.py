@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pierhead.supervisor.events import ProbeAnswered
 
-__all__ = ["Probe", "answers_http", "serves_models", "start_probe"]
+__all__ = ["Probe", "answers_pings", "serves_models", "start_probe"]
 
 Probe = Callable[[], bool]
 FIRST_PAUSE = 0.01
@@ -49,9 +49,14 @@ def serves_models(rest_port: int, models: tuple[str, ...]) -> Probe:
     return probe
 
 
-def answers_http(port: int, path: str) -> Probe:
-    """Return a probe that is true when anything speaks HTTP on a port of loopback."""
-    return lambda: _get(port, path) is not None
+def answers_pings(port: int) -> Probe:
+    """Return a probe that is true when nginx passes the supervisor's own answer on, whatever that says."""
+
+    def probe() -> bool:
+        answer = _get(port, "/ping")
+        return answer is not None and answer[0] in (200, 503)
+
+    return probe
 
 
 def _is_available(rest_port: int, model: str) -> bool:

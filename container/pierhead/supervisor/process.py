@@ -83,7 +83,7 @@ class Process:
     @property
     def is_over(self) -> bool:
         """Whether no process runs and none will."""
-        return self.state in (State.STOPPED, State.DONE, State.FATAL)
+        return self.state in (State.STOPPED, State.DONE) or (self.state is State.FATAL and self.pid is None)
 
     @property
     def deadline(self) -> float | None:
@@ -100,7 +100,7 @@ class Process:
         self.pid = pid
         if self.state is State.STOPPING:
             self._system.kill(pid, self.spec.stop_signal)
-        elif self.state is State.KILLING:
+        elif self.state in (State.KILLING, State.STOPPED, State.FATAL):
             self._system.kill_group(pid, signal.SIGKILL)
 
     def become_ready(self, now: float) -> bool:
@@ -120,6 +120,8 @@ class Process:
         self.pid = None
         if self.state in (State.STOPPING, State.KILLING):
             self._move(State.STOPPED, now, None)
+        elif self.state in (State.STOPPED, State.FATAL):
+            return
         elif self.spec.once and status == 0:
             self._move(State.DONE, now, None)
         elif may_restart:

@@ -52,6 +52,10 @@ class RunFolder:
             run.nginx.mkdir()
         except OSError as problem:
             raise ConfigError([f"PIERHEAD_RUN_DIR={str(wanted or '')!r}: {problem}"]) from problem
+        if set(str(path)) & {"$", "\n"}:
+            raise ConfigError(
+                [f"PIERHEAD_RUN_DIR={str(path)!r}: must not hold a dollar sign or a line break"]
+            )
         if len(os.fsencode(run.workers_socket)) > LONGEST_SOCKET_PATH:
             raise ConfigError(
                 [f"PIERHEAD_RUN_DIR={str(path)!r}: too long, the path of a unix socket holds 107 bytes"]

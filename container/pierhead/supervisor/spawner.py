@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import socket
 import sys
 import threading
@@ -24,6 +25,8 @@ __all__ = ["NURSERY", "Spawner", "become_subreaper"]
 
 NURSERY = "nursery"
 PR_SET_CHILD_SUBREAPER = 36
+# Ignored here, by us and by Python; a child would inherit that.
+IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Spawner:
@@ -67,11 +70,15 @@ class Spawner:
     def close(self) -> None:
         """Let go of the nursery."""
         if self._nursery is not None:
+            with contextlib.suppress(OSError):
+                self._nursery.shutdown(socket.SHUT_RDWR)
             self._nursery.close()
 
     def _spawn_child(self, command: tuple[str, ...], spec: ProcessSpec) -> int:
         environ = {**self._environ, **spec.environment}
-        return os.posix_spawn(command[0], command, environ, setpgroup=0, setsigmask=())
+        return os.posix_spawn(
+            command[0], command, environ, setpgroup=0, setsigmask=(), setsigdef=IGNORED_SIGNALS
+        )
 
     def _spawn_nursery(self, spec: ProcessSpec) -> int:
         self.close()

@@ -8,6 +8,7 @@ need; SIGKILL for all at the deadline.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import signal
@@ -64,13 +65,11 @@ class Stack:
 
     def run(self) -> int:
         """Run until all processes have ended; return the exit status."""
-        while not all(process.is_over for process in self.processes.values()) or not self._is_stopping:
-            self._advance()
-            try:
-                event = self._inbox.get(timeout=self._seconds_to_deadline())
-            except queue.Empty:
-                continue
-            self._handle(event)
+        now = self._advance()
+        while not self._is_over:
+            with contextlib.suppress(queue.Empty):
+                self._handle(self._inbox.get(timeout=self._seconds_to_deadline(now)))
+            now = self._advance()
         return self.status
 
     def not_ready(self) -> str:
@@ -90,6 +89,10 @@ class Stack:
     def _is_stopping(self) -> bool:
         return self._stop_deadline is not None
 
+    @property
+    def _is_over(self) -> bool:
+        return self._is_stopping and all(process.is_over for process in self.processes.values())
+
     def _handle(self, event: Event) -> None:
         match event:
             case SignalReceived(number):
@@ -105,7 +108,8 @@ class Stack:
             case FromNursery(pid, message):
                 self._note_nursery(pid, message)
 
-    def _advance(self) -> None:
+    def _advance(self) -> float:
+        """Do all that is due; return the time up to which that is."""
         now = self._clock()
         for process in self.processes.values():
             process.advance(now)
@@ -117,6 +121,7 @@ class Stack:
         elif not self._was_ready and not self.not_ready():
             self._was_ready = True
             log.info("ready seconds=%.1f", now - self._started)
+        return now
 
     def _is_wanted(self, process: Process) -> bool:
         """Return whether all that the process waits for is there."""
@@ -179,15 +184,20 @@ class Stack:
         match message:
             case control.NurseryReady() if self.processes[NURSERY].pid == nursery:
                 self._note_ready(self.processes[NURSERY])
+            case control.Forked(_, pid) if self.processes[NURSERY].pid != nursery:
+                # Its place was given to a new fork when the nursery that made it had ended.
+                self._spawner.kill_group(pid, signal.SIGKILL)
             case control.Forked(name, pid):
-                process = self.processes[name]
-                process.record_pid(pid)
-                self._ask(process)
-                if pid in self._early_exits:
-                    self._record_exit(pid, self._early_exits[pid])
-                self._early_exits.clear()
+                self._note_forked(self.processes[name], pid)
             case _:
                 log.warning("the nursery sent %s", type(message).__name__)
+
+    def _note_forked(self, process: Process, pid: int) -> None:
+        process.record_pid(pid)
+        self._ask(process)
+        if pid in self._early_exits:
+            self._record_exit(pid, self._early_exits[pid])
+        self._early_exits.clear()
 
     def _give_up_if_hopeless(self) -> None:
         for process in self.processes.values():
@@ -225,6 +235,8 @@ class Stack:
             if now >= self._stop_deadline:
                 process.kill(now)
 
-    def _seconds_to_deadline(self) -> float | None:
+    def _seconds_to_deadline(self, now: float) -> float | None:
+        """Return how long to wait for an event. A deadline that was due at `now` waits for others, not for time."""
         deadlines = [process.deadline for process in self.processes.values() if process.deadline is not None]
-        return max(0.0, min(deadlines) - self._clock()) if deadlines else None
+        ahead = [deadline for deadline in deadlines if deadline > now]
+        return max(0.0, min(ahead) - self._clock()) if ahead else None
