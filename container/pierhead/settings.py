@@ -20,8 +20,8 @@ from pierhead.errors import ConfigError
 
 __all__ = ["TABLE", "PortRange", "Setting", "Settings", "available_cpus", "settings_table", "unknown_names"]
 
-TOKEN = r"[\w!#%&'*+.^`|~-]+"
-MEDIA_RANGE = rf"{TOKEN}/{TOKEN}(?:[ \t]*;[ \t]*{TOKEN}=(?:{TOKEN}|\"[^\"$\\\n]*\"))*"
+WORD = r"[\w!#%&'*+.^`|~-]+"
+MEDIA_RANGE = rf"{WORD}/{WORD}(?:[ \t]*;[ \t]*{WORD}=(?:{WORD}|\"[^\"$\\\n]*\"))*"
 MEDIA_RANGES = re.compile(rf"{MEDIA_RANGE}(?:[ \t]*,[ \t]*{MEDIA_RANGE})*", re.ASCII)
 LONGEST_SECONDS = 2_000_000  # nginx counts milliseconds in 32 bits
 Parser = Callable[[str], Any]

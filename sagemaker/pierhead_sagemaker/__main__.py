@@ -10,7 +10,6 @@ from importlib.metadata import version
 from types import FrameType
 
 from pierhead.errors import PierheadError
-
 from pierhead_sagemaker import check, serve
 from pierhead_sagemaker.terminal import complain
 

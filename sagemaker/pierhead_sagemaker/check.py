@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pierhead.errors import ArtifactError
-
 from pierhead_sagemaker.inspection import Inspection, describe, inspect_artifact
 from pierhead_sagemaker.opt_ml import OptMl, lay_tree, private_folder
 from pierhead_sagemaker.terminal import say

@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from pierhead.errors import StartError
-
 from pierhead_sagemaker.opt_ml import OptMl
 from pierhead_sagemaker.ports import PortRange, free_range
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pierhead.contract.artifact import Artifact, Model, find_artifact
 from pierhead.errors import ArtifactError
-
 from pierhead_sagemaker.hook_script import HookScript, read_hook_script
 from pierhead_sagemaker.sample_request import Sample, find_sample
 

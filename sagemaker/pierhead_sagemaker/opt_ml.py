@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pierhead.errors import ArtifactError
-
 from pierhead_sagemaker.artifacts import unpack_artifact
 
 __all__ = ["OptMl", "lay_tree", "private_folder"]
