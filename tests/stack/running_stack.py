@@ -38,6 +38,7 @@ class RunningStack:
 
     def __init__(self, artifact: Path, first_port: int, **environ: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ph-"))
+        self.folder.chmod(0o711)
         self.port = first_port
         self.ports = range(first_port + 1, first_port + 9)
         self._log = self.folder / "log"

@@ -236,7 +236,7 @@ class Stack:
                 process.kill(now)
 
     def _seconds_to_deadline(self, now: float) -> float | None:
-        """Return how long to wait for an event; what was due at `now` already waits for others, not for time."""
+        """Return how long to wait for an event; what was due at `now` waits for others, not for time."""
         deadlines = [process.deadline for process in self.processes.values() if process.deadline is not None]
         ahead = [deadline for deadline in deadlines if deadline > now]
         return max(0.0, min(ahead) - self._clock()) if ahead else None

@@ -1,0 +1,1 @@
+"""The embedded model server: TensorFlow Serving's flags and APIs, in Python."""

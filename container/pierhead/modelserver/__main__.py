@@ -1,0 +1,100 @@
+"""The entry point: `python -m pierhead.modelserver` with the flags of `tensorflow_model_server`.
+
+`--version` and `--help` answer without TensorFlow. `--nursery=FD` imports TensorFlow once and forks a server
+for each request of the supervisor (see `nursery`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+import pierhead
+from pierhead.errors import ConfigError, PierheadError, ServingError
+from pierhead.logs import configure_logging
+from pierhead.modelserver.flags import ParsedFlags, parse_flags, usage
+from pierhead.modelserver.startup import check_flags, configured_models
+
+__all__ = ["main"]
+
+LOG = logging.getLogger("pierhead.modelserver")
+NURSERY = "--nursery="
+FAILED = 255
+TENSORFLOW_DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow", "tensorflow-intel")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a model server, or the nursery, and return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if len(arguments) == 1 and arguments[0].startswith(NURSERY):
+        return _run_nursery(arguments[0].removeprefix(NURSERY))
+    try:
+        parsed = parse_flags(arguments)
+    except ConfigError as problem:
+        _say(*problem.problems, usage())
+        return FAILED
+    if parsed.flags.version:
+        _say(
+            f"TensorFlow ModelServer: {pierhead.__version__}", f"TensorFlow Library: {_tensorflow_version()}"
+        )
+        return 0
+    if parsed.unknown:
+        is_help = parsed.unknown[0] == "--help"
+        _say(*([] if is_help else [f"unknown argument: {parsed.unknown[0]}"]), usage())
+        if is_help:
+            return FAILED
+    return _serve(parsed)
+
+
+def _serve(parsed: ParsedFlags) -> int:
+    _prepare_logs()
+    idle = parsed.without_effect()
+    if idle:
+        LOG.warning("flags without effect in this server: %s", ", ".join(idle))
+    try:
+        check_flags(parsed.flags)
+        models = configured_models(parsed.flags)
+        importlib.import_module("pierhead.modelserver.server").serve(parsed.flags, models)
+    except ServingError as problem:
+        _say(f"Failed to start server. Error: {problem.code.name}: {problem.message}")
+        return FAILED
+    except PierheadError as problem:
+        _say(f"Failed to start server. Error: {problem}")
+        return FAILED
+    return 0
+
+
+def _run_nursery(descriptor: str) -> int:
+    _prepare_logs()
+    nursery = importlib.import_module("pierhead.modelserver.nursery")
+    status: int = nursery.run_nursery(int(descriptor), main)
+    return status
+
+
+def _prepare_logs() -> None:
+    """Send the server's own lines to standard error, and keep TensorFlow to its errors."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    configure_logging("model-server", "info")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+
+def _tensorflow_version() -> str:
+    for name in TENSORFLOW_DISTRIBUTIONS:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "none"
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""The socket side of the HTTP door: requests in, answers out in the same order, nothing about models.
+
+A handler answers a request at once, or returns work for a thread; either way the requests of one connection
+are answered one after another, so pipelining is safe. A client that reads slowly holds back only itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import TypeVar, cast
+
+import httptools
+
+from pierhead.modelserver.http_messages import Answer, Handler, Request, Work, head, html_answer
+
+__all__ = ["HttpProtocol", "HttpServer"]
+
+Outcome = TypeVar("Outcome")
+LOG = logging.getLogger(__name__)
+BACKLOG = 1024
+LONGEST_QUEUE = 16
+LARGE_BODY = 1 << 16
+FAILURE = Answer(500, b'{\n    "error": "the model server failed; its log says why"\n}')
+MALFORMED = html_answer(HTTPStatus.BAD_REQUEST)
+
+
+@dataclass
+class _Pending:
+    """A request in the queue, or a settled answer, with what the connection does after it."""
+
+    subject: Request | Answer
+    version: str
+    keep_alive: bool
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, handler: Handler, executor: Executor, connections: set[HttpProtocol]) -> None:
+        self._handler = handler
+        self._executor = executor
+        self._connections = connections
+        self._parser = httptools.HttpRequestParser(self)
+        self._queue: deque[_Pending] = deque()
+        self._is_busy = False
+        self._is_writable = True
+        self._is_ending = False
+        self._is_receiving = False
+
+    # Called by asyncio.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the server's connections."""
+        self._transport = cast(asyncio.Transport, transport)
+        connection = transport.get_extra_info("socket")
+        # asyncio does this only for sockets that it made itself; without it small answers wait 40 ms for an
+        # acknowledgement.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections.add(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Forget what the client asked for; work in a thread ends by itself and its answer is dropped."""
+        self._connections.discard(self)
+        self._queue.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Read requests, and answer as many as can be."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # No other protocol is spoken here: the request is answered and the connection ends.
+            if self._queue:
+                self._queue[-1].keep_alive = False
+        except httptools.HttpParserError:
+            self._queue.append(_Pending(MALFORMED, "1.1", keep_alive=False))
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """Keep a connection open on whose answers the client still waits."""
+        self._is_ending = True
+        return self._is_busy or bool(self._queue)
+
+    def pause_writing(self) -> None:
+        """Stop answering until the client has read."""
+        self._is_writable = False
+
+    def resume_writing(self) -> None:
+        """Go on answering."""
+        self._is_writable = True
+        self._advance()
+
+    # Called by the parser.
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        self._is_receiving = True
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._chunks: list[bytes] = []
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Tell a client that asks first to send its body."""
+        expects = self._headers.get("expect", "").lower() == "100-continue"
+        if expects and not self._is_busy and not self._queue:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        """Queue the request."""
+        self._is_receiving = False
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        method = self._parser.get_method().decode("latin-1")
+        request = Request(method, self._target.decode(errors="surrogateescape"), self._headers, body)
+        keep_alive = self._parser.should_keep_alive()
+        self._queue.append(_Pending(request, self._parser.get_http_version(), keep_alive))
+        self._chunks = []
+        if len(self._queue) > LONGEST_QUEUE:
+            self._transport.pause_reading()
+
+    # Answering.
+
+    def finish(self) -> None:
+        """End the connection as soon as what has arrived is answered."""
+        self._is_ending = True
+        if not (self._is_busy or self._queue or self._is_receiving):
+            self._transport.close()
+
+    def _advance(self) -> None:
+        while self._queue and self._is_writable and not self._is_busy and not self._transport.is_closing():
+            pending = self._queue.popleft()
+            if isinstance(pending.subject, Answer):
+                self._write(pending, pending.subject)
+                continue
+            outcome = _guarded(partial(self._handler, pending.subject))
+            if isinstance(outcome, Answer):
+                self._write(pending, outcome)
+            else:
+                self._start(pending, outcome)
+        if len(self._queue) <= LONGEST_QUEUE and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _start(self, pending: _Pending, work: Work) -> None:
+        self._is_busy = True
+        job = asyncio.get_running_loop().run_in_executor(self._executor, _guarded, work)
+        job.add_done_callback(partial(self._finished, pending))
+
+    def _finished(self, pending: _Pending, job: asyncio.Future[Answer]) -> None:
+        self._is_busy = False
+        if not self._transport.is_closing() and not job.cancelled():
+            self._write(pending, job.result())
+            self._advance()
+
+    def _write(self, pending: _Pending, answer: Answer) -> None:
+        is_last = self._is_ending and not self._queue
+        closes = answer.closes or is_last or not pending.keep_alive
+        connection = "close" if closes else "keep-alive" if pending.version == "1.0" else None
+        is_head = isinstance(pending.subject, Request) and pending.subject.method == "HEAD"
+        body = b"" if is_head else answer.body
+        if len(body) > LARGE_BODY:
+            self._transport.write(head(answer, connection))
+            self._transport.write(body)
+        else:
+            self._transport.write(head(answer, connection) + body)
+        if closes:
+            self._queue.clear()
+            self._transport.close()
+
+
+class HttpServer:
+    """A listening port and its connections."""
+
+    def __init__(self, handler: Handler, executor: Executor) -> None:
+        self._connections: set[HttpProtocol] = set()
+        self._factory = partial(HttpProtocol, handler, executor, self._connections)
+        self._server: asyncio.Server | None = None
+
+    async def start(self, bind_address: str, port: int) -> None:
+        """Listen at an address, on all when it is empty; raise OSError where that is impossible."""
+        listener = _listening_socket(bind_address, port)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._factory, sock=listener, backlog=BACKLOG)
+
+    async def stop(self, grace: float) -> None:
+        """Take no more connections, answer what has arrived, at most for `grace` seconds."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._connections):
+            connection.finish()
+        deadline = asyncio.get_running_loop().time() + grace
+        while self._connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
+
+
+def _listening_socket(bind_address: str, port: int) -> socket.socket:
+    if bind_address:
+        family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
+        return socket.create_server((bind_address, port), family=family, backlog=BACKLOG)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
+        )
+    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
+
+
+def _guarded(work: Callable[[], Outcome]) -> Outcome | Answer:
+    """Return what the work returns; a fault of the program costs one answer, not the connection's order."""
+    try:
+        return work()
+    except Exception:
+        LOG.exception("a request could not be answered")
+        return FAILURE

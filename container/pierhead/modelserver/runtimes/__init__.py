@@ -1,0 +1,1 @@
+"""What can execute a model: one module for each kind of model on disk."""

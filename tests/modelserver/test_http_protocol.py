@@ -1,0 +1,243 @@
+"""The socket side alone: a handler that answers with what it was asked, no model, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from pierhead.modelserver.http_messages import Answer, Request, Work
+from pierhead.modelserver.http_protocol import HttpServer
+
+GET = b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n"
+GRACE = 5.0
+
+
+@dataclass
+class Echo:
+    """Answers with method, target and body; `/slow` waits for the gate in a thread, `/fault` is a bug."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, request: Request) -> Answer | Work:
+        if request.target == "/fault":
+            raise AttributeError("a bug")
+        if request.target == "/large":
+            return Answer(200, b"x" * 20_000_000)
+        body = b"%s %s %s" % (request.method.encode(), request.target.encode(), request.body)
+        if request.target == "/slow":
+            return lambda: Answer(200 if self.gate.wait(30) else 500, body)
+        return Answer(200, body, "text/plain", closes=request.target == "/last")
+
+
+@dataclass
+class Running:
+    """A server in a thread."""
+
+    echo: Echo
+    port: int
+    stop: Callable[[], object]
+
+    @contextmanager
+    def connection(self) -> Iterator[socket.socket]:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            yield connection
+
+
+@pytest.fixture
+def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
+    echo = Echo()
+    port = free_ports(1)
+    loop = asyncio.new_event_loop()
+    stopping = asyncio.Event()
+    started = threading.Event()
+
+    async def serve() -> None:
+        with ThreadPoolExecutor(4) as threads:
+            server = HttpServer(echo.answer, threads)
+            await server.start("127.0.0.1", port)
+            started.set()
+            await stopping.wait()
+            await server.stop(GRACE)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert started.wait(30)
+    yield Running(echo, port, lambda: loop.call_soon_threadsafe(stopping.set))
+    echo.gate.set()
+    loop.call_soon_threadsafe(stopping.set)
+    thread.join(30)
+    loop.close()
+
+
+def read_answers(connection: socket.socket, count: int) -> list[tuple[bytes, bytes]]:
+    """Return heads and bodies of the next answers."""
+    answers = []
+    with connection.makefile("rb") as stream:
+        for _ in range(count):
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                line = stream.readline()
+                assert line, f"the connection ended after {head!r}"
+                head += line
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            answers.append((head, stream.read(length)))
+    return answers
+
+
+def is_ended(connection: socket.socket) -> bool:
+    return connection.recv(1) == b""
+
+
+def test_connection_is_kept(running: Running) -> None:
+    with running.connection() as connection:
+        for target in (b"/a", b"/b"):
+            connection.sendall(GET % target)
+
+            assert read_answers(connection, 1)[0][1] == b"GET " + target + b" "
+
+
+def test_pipelined_requests_are_answered_in_order(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(GET % b"/slow" + b"".join(GET % b"/%d" % i for i in range(40)))
+        running.echo.gate.set()
+
+        bodies = [body for _, body in read_answers(connection, 41)]
+
+    assert bodies == [b"GET /slow ", *(b"GET /%d " % i for i in range(40))]
+
+
+def test_slow_request_delays_no_other_connection(running: Running) -> None:
+    with running.connection() as slow, running.connection() as quick:
+        slow.sendall(GET % b"/slow")
+        quick.sendall(GET % b"/quick")
+
+        assert read_answers(quick, 1)[0][1] == b"GET /quick "
+
+
+def test_chunked_body_is_joined(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        connection.sendall(b"2\r\nde\r\n0\r\n\r\n")
+
+        assert read_answers(connection, 1)[0][1] == b"POST / abcde"
+
+
+def test_client_that_asks_first_may_send_its_body(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+        connection.sendall(b"abc")
+
+        assert read_answers(connection, 1)[0][1] == b"POST / abc"
+
+
+@pytest.mark.parametrize("text", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
+def test_malformed_request_is_refused_and_ends_the_connection(running: Running, text: bytes) -> None:
+    with running.connection() as connection:
+        connection.sendall(text)
+        ((head, _),) = read_answers(connection, 1)
+
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert is_ended(connection)
+
+
+def test_request_before_a_malformed_one_is_answered(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(GET % b"/slow" + b"nonsense\r\n\r\n")
+        running.echo.gate.set()
+        heads = [head[:12] for head, _ in read_answers(connection, 2)]
+
+    assert heads == [b"HTTP/1.1 200", b"HTTP/1.1 400"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"GET /last HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    ],
+)
+def test_connection_ends_when_either_side_wants_it(running: Running, text: bytes) -> None:
+    with running.connection() as connection:
+        connection.sendall(text)
+        ((head, _),) = read_answers(connection, 1)
+
+        assert b"\r\nConnection: close\r\n" in head
+        assert is_ended(connection)
+
+
+def test_old_client_that_keeps_the_connection_is_told_so(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+
+        assert b"\r\nConnection: keep-alive\r\n" in read_answers(connection, 1)[0][0]
+
+
+def test_head_is_answered_without_a_body(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(b"HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n" + GET % b"/last")
+        answer = connection.makefile("rb").read()
+
+    assert answer.split(b"\r\n\r\n")[1].startswith(b"HTTP/1.1 200 OK")
+    assert answer.endswith(b"GET /last ")
+
+
+def test_client_that_closes_its_side_still_gets_its_answer(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(GET % b"/slow")
+        connection.shutdown(socket.SHUT_WR)
+        running.echo.gate.set()
+
+        assert read_answers(connection, 1)[0][1] == b"GET /slow "
+        assert is_ended(connection)
+
+
+def test_client_that_disappears_harms_nobody(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(GET % b"/slow" + GET % b"/a")
+    running.echo.gate.set()
+    with running.connection() as connection:
+        connection.sendall(GET % b"/b")
+
+        assert read_answers(connection, 1)[0][1] == b"GET /b "
+
+
+def test_large_answer_waits_for_a_client_that_reads_slowly(running: Running) -> None:
+    with running.connection() as slow, running.connection() as other:
+        slow.sendall((GET % b"/large") * 3)
+        other.sendall(GET % b"/a")
+
+        assert read_answers(other, 1)[0][1] == b"GET /a "
+        assert [len(body) for _, body in read_answers(slow, 3)] == [20_000_000] * 3
+
+
+def test_bug_costs_one_answer(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(GET % b"/fault" + GET % b"/a")
+        (fault, _), (_, body) = read_answers(connection, 2)
+
+    assert fault.startswith(b"HTTP/1.1 500 ")
+    assert body == b"GET /a "
+
+
+def test_stopping_finishes_what_is_in_flight(running: Running) -> None:
+    with running.connection() as idle, running.connection() as busy:
+        idle.sendall(GET % b"/a")
+        read_answers(idle, 1)
+        busy.sendall(GET % b"/slow")
+        running.stop()
+
+        assert is_ended(idle)
+        running.echo.gate.set()
+        assert read_answers(busy, 1)[0][1] == b"GET /slow "
+        assert is_ended(busy)

@@ -1,0 +1,116 @@
+"""The nursery: TensorFlow imported once, servers forked from it, each a child of the supervisor."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+import requests
+from tests.modelserver.running_server import is_answering, wait_until
+
+from pierhead.control import Forked, ForkServer, Message, NurseryReady, decode, encode
+
+PR_SET_CHILD_SUBREAPER = 36
+PRIVATE_MEGABYTES = 40
+
+
+@dataclass
+class Nursery:
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    lines: BinaryIO
+
+    def read(self) -> Message:
+        return decode(self.lines.readline())
+
+    def fork(self, name: str, *arguments: str) -> int:
+        self.connection.sendall(encode(ForkServer(name, arguments)))
+        answer = self.read()
+        assert isinstance(answer, Forked)
+        assert answer.name == name
+        return answer.pid
+
+
+@pytest.fixture
+def adopting() -> Iterator[list[int]]:
+    """Make this process the parent of orphans below it; end those whose pids a test adds to the list."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pierhead.modelserver", f"--nursery={theirs.fileno()}"],
+        pass_fds=[theirs.fileno()],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    theirs.close()
+    with ours, ours.makefile("rb") as lines:
+        yield Nursery(process, ours, lines)
+    process.terminate()
+    process.wait(30)
+
+
+def private_megabytes(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_servers_are_forked_for_the_supervisor(
+    nursery: Nursery, adopting: list[int], half_model: Path, free_ports: Callable[[int], int]
+) -> None:
+    assert nursery.read() == NurseryReady()
+    assert os.listdir(f"/proc/{nursery.process.pid}/task") == [str(nursery.process.pid)]
+
+    ports = [free_ports(2), free_ports(2)]
+    model = ["--model_name=half", f"--model_base_path={half_model}", "--bind_address=127.0.0.1"]
+    for port in ports:
+        adopting.append(nursery.fork(f"half-{port}", f"--port={port}", f"--rest_api_port={port + 1}", *model))
+
+    for pid, port in zip(adopting, ports, strict=True):
+        url = f"http://127.0.0.1:{port + 1}/v1/models/half"
+        wait_until(lambda url=url: is_answering(url))  # type: ignore[misc]
+        answer = requests.post(f"{url}:predict", b'{"instances": [1]}', timeout=30)
+
+        assert answer.json() == {"predictions": [2.5]}
+        assert (parent_of(pid), os.getpgid(pid)) == (os.getpid(), pid)
+        assert private_megabytes(pid) < PRIVATE_MEGABYTES
+
+    nursery.connection.shutdown(socket.SHUT_RDWR)
+    assert nursery.process.wait(30) == 0
+    for pid in adopting:
+        os.kill(pid, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_server_that_cannot_start_ends_with_255_and_the_nursery_goes_on(
+    nursery: Nursery, adopting: list[int], tmp_path: Path
+) -> None:
+    assert nursery.read() == NurseryReady()
+    for _ in range(2):
+        pid = nursery.fork("broken", f"--model_base_path={tmp_path}/nothing", "--port=1")
+
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 255
