@@ -24,6 +24,7 @@ class Echo:
     """Answers with method, target and body; `/slow` waits for the gate in a thread, `/fault` is a bug."""
 
     gate: threading.Event = field(default_factory=threading.Event)
+    slow_has_come: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, request: Request) -> Answer | Work:
         if request.target == "/fault":
@@ -32,6 +33,7 @@ class Echo:
             return Answer(200, b"x" * 20_000_000)
         body = b"%s %s %s" % (request.method.encode(), request.target.encode(), request.body)
         if request.target == "/slow":
+            self.slow_has_come.set()
             return lambda: Answer(200 if self.gate.wait(30) else 500, body)
         return Answer(200, body, "text/plain", closes=request.target == "/last")
 
@@ -235,6 +237,7 @@ def test_stopping_finishes_what_is_in_flight(running: Running) -> None:
         idle.sendall(GET % b"/a")
         read_answers(idle, 1)
         busy.sendall(GET % b"/slow")
+        assert running.echo.slow_has_come.wait(30)
         running.stop()
 
         assert is_ended(idle)

@@ -22,12 +22,20 @@ CPUS = available_cpus()
 ASSIGNMENT = re.compile(r"--(?P<name>[A-Za-z0-9_]+)(?:=(?P<text>.*))?", re.DOTALL)
 
 
-def _flag(default: FlagValue, sentence: str, *, bits: int = 32, has_effect: bool = True) -> Any:
-    return field(default=default, metadata={"sentence": sentence, "bits": bits, "has_effect": has_effect})
+def _flag(
+    default: FlagValue, sentence: str, *, bits: int = 32, has_effect: bool = True, shown: str | None = None
+) -> Any:
+    text = _shown(default) if shown is None else shown
+    row = {"sentence": sentence, "bits": bits, "has_effect": has_effect, "shown_default": text}
+    return field(default=default, metadata=row)
 
 
-def _idle(default: FlagValue, sentence: str, *, bits: int = 32) -> Any:
-    return _flag(default, sentence, bits=bits, has_effect=False)
+def _idle(default: FlagValue, sentence: str, *, bits: int = 32, shown: str | None = None) -> Any:
+    return _flag(default, sentence, bits=bits, has_effect=False, shown=shown)
+
+
+def _shown(value: FlagValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class ServerFlags:
     port: int = _flag(8500, "TCP port of the gRPC API; 0 is off, and then grpc_socket_path is required")
     grpc_socket_path: str = _flag("", "also listen for gRPC on this unix socket")
     rest_api_port: int = _flag(0, "TCP port of the REST API; 0 is off")
-    rest_api_num_threads: int = _flag(4 * CPUS, "threads that run models for REST requests")
+    rest_api_num_threads: int = _flag(4 * CPUS, "threads that run models for REST requests", shown="4 x CPUs")
     rest_api_timeout_in_ms: int = _flag(30000, "longest run for a REST request, ms; 0 or less: no limit")
     rest_api_enable_cors_support: bool = _flag(False, "send CORS headers with REST answers")
     enable_batching: bool = _idle(False, "join requests into batches")
@@ -64,14 +72,14 @@ class ServerFlags:
     per_process_gpu_memory_fraction: float = _flag(0.0, "share of a GPU's memory; 0 is as needed")
     saved_model_tags: str = _flag("serve", "tags of the graph to load, separated by commas")
     grpc_channel_arguments: str = _flag("", "k=v,k=v: arguments of the gRPC server")
-    grpc_max_threads: int = _flag(4 * CPUS, "threads that serve gRPC requests")
+    grpc_max_threads: int = _flag(4 * CPUS, "threads that serve gRPC requests", shown="4 x CPUs")
     enable_model_warmup: bool = _idle(True, "replay assets.extra/tf_serving_warmup_requests when loading")
     num_request_iterations_for_warmup: int = _idle(0, "replays of each warm-up request; 0 is one")
     version: bool = _flag(False, "print the versions and exit")
     monitoring_config_file: str = _idle("", "text proto MonitoringConfig")
     remove_unused_fields_from_bundle_metagraph: bool = _idle(True, "drop what serving does not need")
     prefer_tflite_model: bool = _idle(False, "serve model.tflite where a version has one")
-    num_tflite_pools: int = _idle(CPUS, "pools of TFLite interpreters")
+    num_tflite_pools: int = _idle(CPUS, "pools of TFLite interpreters", shown="CPUs")
     num_tflite_interpreters_per_pool: int = _idle(1, "TFLite interpreters in a pool")
     enable_signature_method_name_check: bool = _idle(False, "a method runs only signatures made for it")
     xla_cpu_compilation_enabled: bool = _idle(False, "compile for the CPU with XLA")
@@ -94,6 +102,7 @@ class Flag:
     sentence: str
     bits: int
     has_effect: bool
+    shown_default: str
 
     def parse(self, text: str | None) -> FlagValue:
         """Return the value of `--name=text`, or of a bare `--name`; raise ValueError with the rule."""
@@ -157,7 +166,7 @@ def parse_flags(arguments: Sequence[str]) -> ParsedFlags:
 def usage() -> str:
     """Return the text of --help."""
     lines = [
-        f"\t--{flag.name}={_shown(flag.default)}\t{type(flag.default).__name__}\t{flag.sentence}"
+        f"\t--{flag.name}={flag.shown_default}\t{type(flag.default).__name__}\t{flag.sentence}"
         for flag in flag_table().values()
     ]
     return "\n".join(["usage: pierhead-model-server", "Flags:", *lines])
@@ -174,7 +183,3 @@ def _parse_integer(text: str, bits: int) -> int:
     if not INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
         raise ValueError(f"must be an integer of {bits} bits")
     return int(text)
-
-
-def _shown(value: FlagValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)

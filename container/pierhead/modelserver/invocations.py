@@ -1,12 +1,11 @@
 """SageMaker's invocations, as nginx passes them on: any supported content type in, by Accept out.
 
-The path is that of the REST API behind `/invocations`; answers are the data plane's, errors are always
-`{"error": "a sentence"}` with the status of TensorFlow Serving's REST API.
+The path is that of the REST API behind `/invocations`; answers and errors are, byte for byte, those that the
+handler workers give.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from urllib.parse import unquote
@@ -14,7 +13,7 @@ from urllib.parse import unquote
 from pierhead.contract.status import HTTP_STATUS
 from pierhead.errors import Code, NotAcceptable, PierheadError, ServingError, UnsupportedMediaType
 from pierhead.formats.payloads import parse_payload, render_payload, response_type
-from pierhead.formats.predict_json import Layout
+from pierhead.formats.predict_json import Layout, render_error
 from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import ModelSpec
 from pierhead.modelserver.http_messages import Answer, Request, Work
@@ -89,5 +88,4 @@ def _refused(refusal: PierheadError) -> Answer:
 
 
 def _error(status: int, message: str) -> Answer:
-    text = json.dumps({"error": message}, ensure_ascii=False)
-    return Answer(status, text.encode(errors="replace"))
+    return Answer(status, render_error(message))
