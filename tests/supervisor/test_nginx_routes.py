@@ -7,6 +7,7 @@ import http.client
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -421,6 +422,19 @@ def test_refusal_of_the_embedded_server_reaches_the_client(embedded: Site) -> No
     assert answer.json["error"] == "refused by the model server"
 
 
+def test_connect_is_refused(embedded: Site) -> None:
+    answer = embedded.send_raw(b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert answer.status in {400, 405}  # as nginx before 1.23, and since
+    assert answer.json["error"]
+
+
+def nginx_version() -> tuple[int, ...]:
+    shown = subprocess.run([find_nginx(), "-v"], capture_output=True, text=True, check=True).stderr
+    return tuple(int(number) for number in re.findall(r"nginx/(\d+)\.(\d+)", shown)[0])
+
+
+@pytest.mark.skipif(nginx_version() < (1, 23), reason="older releases of nginx see the first line alone")
 def test_two_lines_of_attributes_count_as_one(embedded: Site) -> None:
     answer = embedded.send_raw(
         b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n"
