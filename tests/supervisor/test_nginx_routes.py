@@ -545,7 +545,6 @@ def test_malformed_request_is_refused(data: bytes, embedded: Site) -> None:
         (b"POST /invocations HTTP/1.1\r\nTransfer-Encoding: gzip", 501),
         (b"GET /ping HTTP/3.0", 505),
         (b"TRACE /ping HTTP/1.1", 405),
-        (b"CONNECT x:80 HTTP/1.1", 405),
     ],
 )
 def test_request_that_nginx_does_not_support_is_refused(line: bytes, status: int, embedded: Site) -> None:

@@ -23,6 +23,7 @@ __all__ = ["find_template", "render_nginx_config"]
 
 TEMPLATE_NAME = "nginx.conf.template"
 UNPRIVILEGED_USER = "nobody"
+STANDARD_OUTPUT = "/dev/stdout"
 log = logging.getLogger(__name__)
 
 
@@ -86,9 +87,13 @@ def _worker_user(run: Path) -> str | None:
 
 
 def _access_log() -> str | None:
-    """Return a file for the access log: standard output, where it is something that can be opened again."""
+    """Return a file for the access log: standard output, where that can be opened again.
+
+    It cannot where it is a socket, or a file of the user who started us as somebody else.
+    """
     try:
-        mode = os.fstat(1).st_mode
-    except OSError:
+        os.close(os.open(STANDARD_OUTPUT, os.O_WRONLY | os.O_APPEND))
+    except OSError as problem:
+        log.warning("no access log: nginx cannot write to standard output: %s", problem.strerror)
         return None
-    return None if stat.S_ISSOCK(mode) else "/dev/stdout"
+    return STANDARD_OUTPUT
