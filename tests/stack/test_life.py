@@ -115,6 +115,15 @@ def test_sigterm_during_the_start_ends_at_once(start_stack: StartStack, half_plu
     assert stack.stop(seconds=3) == 0
 
 
+def test_nothing_outlives_a_supervisor_that_is_killed(start_stack: StartStack, half_plus_two: Path) -> None:
+    stack = start_stack(half_plus_two)
+    family = list(descendants(stack.process.pid))
+
+    stack.process.kill()
+
+    wait_for(lambda: not any(is_alive(pid) for pid in family), 10)
+
+
 def test_only_nginx_listens_off_loopback(start_stack: StartStack, half_plus_two: Path) -> None:
     stack = start_stack(half_plus_two, SAGEMAKER_TFS_INSTANCE_COUNT="2")
 

@@ -17,6 +17,7 @@ from pierhead.settings import Settings
 from pierhead.supervisor.plan import (
     NGINX,
     REQUIREMENTS,
+    TETHERED,
     WORKERS,
     Inputs,
     batching_config_text,
@@ -151,6 +152,7 @@ def test_workers_and_nginx_are_commands(inputs: Inputs) -> None:
         "/run/pierhead/workers.json",
     )
     nginx = (
+        *TETHERED,
         "/usr/sbin/nginx",
         "-p",
         "/run/pierhead/nginx/",

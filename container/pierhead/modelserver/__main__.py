@@ -27,8 +27,8 @@ FAILED = 255
 TENSORFLOW_DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow", "tensorflow-intel")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a model server, or the nursery, and return the exit status."""
+def main(argv: Sequence[str] | None = None, name: str = "model-server") -> int:
+    """Run a model server that calls itself `name` in its log, or the nursery; return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if len(arguments) == 1 and arguments[0].startswith(NURSERY):
         return _run_nursery(arguments[0].removeprefix(NURSERY))
@@ -47,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(*([] if is_help else [f"unknown argument: {parsed.unknown[0]}"]), usage())
         if is_help:
             return FAILED
-    return _serve(parsed)
+    return _serve(parsed, name)
 
 
-def _serve(parsed: ParsedFlags) -> int:
-    _prepare_logs()
+def _serve(parsed: ParsedFlags, name: str) -> int:
+    _prepare_logs(name)
     idle = parsed.without_effect()
     if idle:
         LOG.warning("flags without effect in this server: %s", ", ".join(idle))
@@ -69,16 +69,16 @@ def _serve(parsed: ParsedFlags) -> int:
 
 
 def _run_nursery(descriptor: str) -> int:
-    _prepare_logs()
+    _prepare_logs("nursery")
     nursery = importlib.import_module("pierhead.modelserver.nursery")
     status: int = nursery.run_nursery(int(descriptor), main)
     return status
 
 
-def _prepare_logs() -> None:
+def _prepare_logs(name: str) -> None:
     """Send the server's own lines to standard error, and keep TensorFlow to its errors."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    configure_logging("model-server", "info")
+    configure_logging(name, "info")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 

@@ -16,25 +16,28 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
 from pierhead.control import Forked, ForkServer, NurseryReady, decode, encode
 from pierhead.errors import ControlError
+from pierhead.tether import end_with_parent
 
 __all__ = ["run_nursery"]
 
 LOG = logging.getLogger(__name__)
 PR_SET_NAME = 15
 LONGEST_MESSAGE = 1 << 20
-Main = Callable[[Sequence[str]], int]
+ADOPTION_POLL_SECONDS = 0.0005
+Main = Callable[[Sequence[str], str], int]
 
 
 def run_nursery(descriptor: int, main: Main) -> int:
     """Serve the supervisor's socket until it closes; return the exit status.
 
-    `main` runs a server with its arguments, in the forked process.
+    `main` runs a server with its arguments and its name, in the forked process.
     """
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -81,10 +84,12 @@ def _fork_twice(order: ForkServer, supervisor: socket.socket, main: Main) -> int
     reading, writing = os.pipe()
     intermediate = os.fork()
     if intermediate == 0:
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
             os.close(writing)
+            _wait_for_adoption(parent)
             _become_server(order, supervisor, main)
         os.write(writing, str(pid).encode())
         os._exit(0)
@@ -99,15 +104,22 @@ def _become_server(order: ForkServer, supervisor: socket.socket, main: Main) -> 
     try:
         os.setpgid(0, 0)
         os.close(supervisor.fileno())
+        end_with_parent()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        _set_title(f"model-server {order.name}")
-        status = main(order.arguments)
+        _set_title(order.name)
+        status = main(order.arguments, order.name)
     finally:
         # Never back into the nursery's loop, whatever happened.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _wait_for_adoption(parent: int) -> None:
+    """Wait until the intermediate parent has ended: tethered to that one, the server would end with it."""
+    while os.getppid() == parent:
+        time.sleep(ADOPTION_POLL_SECONDS)
 
 
 def _set_title(title: str) -> None:

@@ -10,6 +10,7 @@ from pierhead.errors import PierheadError
 from pierhead.logs import configure_logging
 from pierhead.service.server import HandlerServer
 from pierhead.settings import Settings
+from pierhead.tether import end_with_parent
 
 __all__ = ["main"]
 
@@ -25,6 +26,7 @@ def main() -> None:
     except PierheadError as problem:
         sys.exit(str(problem))
     configure_logging("handler", settings.gunicorn_loglevel)
+    end_with_parent()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     HandlerServer(plan, settings, path.parent).run()
 

@@ -14,6 +14,7 @@ import queue
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Mapping
 
@@ -81,11 +82,23 @@ def _append_to_files() -> None:
 
 
 def _queue_signals(inbox: queue.SimpleQueue[Event]) -> None:
-    """Handlers only enqueue: logging or waiting inside of one could meet itself."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, lambda number, _: inbox.put(SignalReceived(number)))
-    signal.signal(signal.SIGCHLD, lambda *_: inbox.put(ChildrenChanged()))
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    """Have a thread of its own wait for signals; every other thread, made later, inherits the block.
+
+    The kernel may hand a signal to any thread that takes it. A handler would then run only when the main
+    thread wakes for another reason, and that one sleeps until something is in the inbox.
+    """
+    ends = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
+    # What was ignored before us stays so: nohup asks for that.
+    ends -= {number for number in ends if signal.getsignal(number) is signal.SIG_IGN}
+    awaited = {*ends, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+
+    def listen() -> None:
+        while True:
+            number = signal.sigwait(awaited)
+            inbox.put(SignalReceived(number) if number in ends else ChildrenChanged())
+
+    threading.Thread(target=listen, daemon=True).start()
 
 
 def _log_settings(settings: Settings, environ: Mapping[str, str]) -> None:

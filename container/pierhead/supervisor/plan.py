@@ -21,6 +21,7 @@ from pierhead.supervisor.spawner import NURSERY
 __all__ = [
     "NGINX",
     "REQUIREMENTS",
+    "TETHERED",
     "WORKERS",
     "Inputs",
     "batching_config_text",
@@ -36,6 +37,7 @@ REQUIREMENTS = "requirements"
 WORKERS = "handler-workers"
 REQUIREMENTS_SECONDS = 1800.0
 MODEL_SERVER_MODULE = "pierhead.modelserver"
+TETHERED = (sys.executable, "-m", "pierhead.tether")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,16 @@ def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
     )
     yield ProcessSpec(
         NGINX,
-        (inputs.nginx, "-p", f"{inputs.run.nginx}/", "-c", str(inputs.run.nginx_config), "-e", "stderr"),
+        (
+            *TETHERED,
+            inputs.nginx,
+            "-p",
+            f"{inputs.run.nginx}/",
+            "-c",
+            str(inputs.run.nginx_config),
+            "-e",
+            "stderr",
+        ),
         stage=2,
         stop_signal=signal.SIGQUIT,
         start_seconds=seconds,
@@ -147,7 +158,9 @@ def _model_server_program(inputs: Inputs) -> tuple[str, ...]:
     """Return what comes before the flags; nothing where the nursery forks."""
     if inputs.use_nursery:
         return ()
-    return (inputs.model_server,) if inputs.model_server else (sys.executable, "-m", MODEL_SERVER_MODULE)
+    if inputs.model_server is not None:
+        return (*TETHERED, inputs.model_server)
+    return (sys.executable, "-m", MODEL_SERVER_MODULE)
 
 
 def _model_server_environment(settings: Settings) -> dict[str, str]:

@@ -1,0 +1,29 @@
+"""A tethered process ends when its parent is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CHILD = "import sys; print('runs', flush=True); sys.stdin.read()"
+PARENT = f"""
+import subprocess, sys
+subprocess.run([sys.executable, "-m", "pierhead.tether", sys.executable, "-c", {CHILD!r}])
+"""
+
+
+def test_a_tethered_command_ends_with_its_parent() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "runs\n"
+
+    parent.kill()
+    parent.wait(10)
+
+    # The child writes to the same pipe: it ends when the child has ended, and not before.
+    assert parent.stdout.read() == ""
+    parent.stdin.close()
+    parent.stdout.close()
