@@ -46,8 +46,8 @@ _VALUE_FIELDS = {
     "DT_UINT32": "uint32_val",
     "DT_UINT64": "uint64_val",
 }
-# A message of a few bytes may claim any shape, and its one value would be repeated to fill it.
-LARGEST_TENSOR = 1 << 31
+# A message of a few bytes may claim any shape, and its one value would be repeated to fill it; bytes.
+LARGEST_FILLED = 1 << 28
 # The dtype of a field's values where it is not the tensor's own: half_val holds bit patterns, scomplex_val
 # pairs of parts.
 _FIELD_DTYPES: dict[str, Any] = {
@@ -111,21 +111,29 @@ def _write_head(array: Array, proto: Any) -> str:
 def _read_content(content: bytes, dtype: np.dtype[Any], dims: list[int], alias: str) -> Array:
     if len(content) != math.prod(dims) * dtype.itemsize:
         raise _unreadable(alias)
-    return np.frombuffer(content, dtype).reshape(dims)
+    return _shaped(np.frombuffer(content, dtype), dims, alias)
 
 
 def _read_values(proto: Any, name: str, dims: list[int], alias: str) -> Array:
     size = math.prod(dims)
     dtype = NUMPY_DTYPES[name]
-    if size * dtype.itemsize > LARGEST_TENSOR:
-        raise _unreadable(alias)
     given = _given_values(getattr(proto, _VALUE_FIELDS[name]), name, dtype)[:size]
     if given.size == size:
-        return given.reshape(dims)
+        return _shaped(given, dims, alias)
+    if size * dtype.itemsize > LARGEST_FILLED:
+        raise _unreadable(alias)
     filler: Any = given[-1] if given.size else b"" if name == "DT_STRING" else 0
     array = np.full(size, filler, dtype)
     array[: given.size] = given
-    return array.reshape(dims)
+    return _shaped(array, dims, alias)
+
+
+def _shaped(array: Array, dims: list[int], alias: str) -> Array:
+    """Return the array in its shape; an empty one may claim dimensions, or more of them, than numpy knows."""
+    try:
+        return array.reshape(dims)
+    except (ValueError, OverflowError) as problem:
+        raise _unreadable(alias) from problem
 
 
 def _given_values(values: Any, name: str, dtype: np.dtype[Any]) -> Array:

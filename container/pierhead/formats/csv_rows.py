@@ -15,10 +15,9 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from pierhead.errors import Code, ServingError
-from pierhead.formats.json_lines import joined_lines
 from pierhead.formats.json_reader import BYTE_ORDER_MARK, number
 from pierhead.formats.json_writing import has_bytes, scalar_texts
-from pierhead.formats.numeric_array import Json, NumericArray
+from pierhead.formats.numeric_array import Json, NumericArray, read_numeric_array
 from pierhead.formats.predict_json import refuse_unequal_batches
 from pierhead.formats.tensors import Array
 
@@ -75,12 +74,14 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _numeric_rows(body: bytes) -> NumericArray | None:
-    if b"[" in body:
+    """Return the rows as one array; None where they are not just numbers, or blank lines stand between."""
+    text = body.rstrip(b"\r\n").replace(b"\r\n", b"\n")
+    # To JSON a lone carriage return would be white space, and a bracket a list.
+    if not text.strip() or b"[" in text or b"\r" in text:
         return None
-    lines = [line for line in body.splitlines() if line.strip()]
-    if b"," in body:
-        lines = [b"[" + line + b"]" for line in lines]
-    return joined_lines(lines)
+    if b"," in text:
+        return read_numeric_array(b"[[" + text.replace(b"\n", b"],[") + b"]]")
+    return read_numeric_array(b"[" + text.replace(b"\n", b",") + b"]")
 
 
 def _exact_rows(body: bytes) -> Iterator[Json]:

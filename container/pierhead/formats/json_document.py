@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pierhead.formats.json_reader import BYTE_ORDER_MARK, WHITE_SPACE, JsonReader
@@ -17,7 +18,8 @@ from pierhead.formats.numeric_array import Json, NumericArray
 
 __all__ = ["Json", "all_values", "exact", "first_object"]
 
-LONG_RUN = re.compile(rb"\[[\[\]0-9.eE+\-, \t\n\r]{96}")
+LONG = 96
+LONG_RUN = re.compile(rb"\[[\[\]0-9.eE+\-, \t\n\r]{%d}" % LONG)
 # Surrogates, which may be alone; integers that may not fit 64 bits; numbers that may be too big for a double.
 ODD = re.compile(rb"\\u[dD][89a-fA-F]|[0-9]{19}|[0-9][eE]\+?[0-9]{3}")
 TEXT_SPACE = re.compile(WHITE_SPACE.pattern.decode())
@@ -56,16 +58,16 @@ def exact(value: Json) -> Json:
 def _scanned(body: bytes, *, most: int | None = None) -> list[Json]:
     """Return the values that Python's scanner reads; none where it cannot be relied on."""
     values: list[Json] = []
-    if LONG_RUN.search(body) or ODD.search(body):
+    if (len(body) > LONG and LONG_RUN.search(body)) or ODD.search(body):
         return values
     try:
         text = body.removeprefix(BYTE_ORDER_MARK).decode()
         position = _after_space(text, 0)
         while position < len(text) and len(values) != most:
-            value, end = SCANNER.raw_decode(text, position)
+            value, position = SCAN(text, position)
             values.append(value)
-            position = _after_space(text, end)
-    except (ValueError, RecursionError):
+            position = _after_space(text, position)
+    except (ValueError, RecursionError, StopIteration):
         return []
     return values
 
@@ -82,4 +84,5 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-SCANNER = json.JSONDecoder(object_pairs_hook=_first_wins)
+# What `raw_decode` wraps; it raises StopIteration where no value starts.
+SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(object_pairs_hook=_first_wins).scan_once  # type: ignore[attr-defined]

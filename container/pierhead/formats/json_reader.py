@@ -18,7 +18,8 @@ __all__ = ["JsonReader", "number", "parse_error"]
 QUICK_FROM = 96
 WHITE_SPACE = re.compile(rb"[ \t\n\r]*")
 NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]*)?")
-NUMERIC_RUN = re.compile(rb"\[[\[\]0-9.eE+\-, \t\n\r]*")
+# None of these is within an array of numbers.
+BARRIERS = (b'"', b"}", b"{")
 PLAIN_TEXT = re.compile(rb'[^"\\\x00-\x1f]*')
 NON_FINITE = re.compile(rb"(-?)(NaN|Inf(?:inity)?)")
 HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
@@ -58,6 +59,7 @@ class JsonReader:
         # Up to here a run of numbers was tried as a NumericArray and was none; trying again from each array
         # within it would take quadratic time.
         self._tried = 0
+        self._barriers = dict.fromkeys(BARRIERS, -1)
         self._position = len(BYTE_ORDER_MARK) if body.startswith(BYTE_ORDER_MARK) else 0
 
     def is_at_end(self) -> bool:
@@ -138,7 +140,7 @@ class JsonReader:
         start = self._position
         if start < self._tried or len(self._body) - start < self._quick_from:
             return None
-        self._tried = NUMERIC_RUN.match(self._body, start).end()  # type: ignore[union-attr]
+        self._tried = self._next_barrier(start)
         if self._tried - start < self._quick_from:
             return None
         text = self._body[start : self._tried].rstrip(b", \t\n\r")
@@ -146,6 +148,14 @@ class JsonReader:
         if array is not None:
             self._position = start + len(text)
         return array
+
+    def _next_barrier(self, start: int) -> int:
+        """Return where an array that starts here ends at the latest, if it is one of numbers."""
+        for mark, position in self._barriers.items():
+            if position < start:
+                found = self._body.find(mark, start)
+                self._barriers[mark] = found if found >= 0 else len(self._body)
+        return min(self._barriers.values())
 
     def _word(self) -> Json:
         rest = self._body[self._position : self._position + 5]

@@ -20,6 +20,7 @@ from pierhead.formats.json_document import Json, exact
 from pierhead.formats.json_echo import echo, kind
 from pierhead.formats.json_writing import encoded
 from pierhead.formats.numeric_array import NumericArray
+from pierhead.formats.plain_lists import plain_tensor
 from pierhead.formats.tensors import Array
 
 __all__ = ["invalid", "is_base64", "string_bytes", "tensor"]
@@ -54,6 +55,11 @@ def tensor(value: Json, dtype: str) -> Array:
     """Return the value as an array of the dtype; raise ServingError where it is ragged or of another type."""
     if isinstance(value, NumericArray):
         array = _quick_tensor(value.array, dtype)
+        if array is not None:
+            return array
+    elif isinstance(value, list):
+        bounds = INTEGER_BOUNDS.get(dtype, INT32) if dtype in INTEGER_DTYPES else None
+        array = plain_tensor(value, dtype, bounds)
         if array is not None:
             return array
     return _exact_tensor(value, dtype)

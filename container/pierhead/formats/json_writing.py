@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pierhead.errors import Code, ServingError
 from pierhead.formats.dtypes import dtype_label, dtype_name
+from pierhead.formats.float_texts import float32_texts
 from pierhead.formats.numeric_array import read_numeric_array
 from pierhead.formats.tensors import Array
 
@@ -26,7 +28,7 @@ NAMED_ESCAPES = {
 NON_FINITE = {b"nan": b"NaN", b"inf": b"Infinity", b"-inf": b"-Infinity"}
 FLOAT_DIGITS = {np.dtype(np.float32): 9, np.dtype(np.float64): 17}
 # Up to here one by one is faster than numpy.
-FEW = 24
+FEW = {np.dtype(np.float32): 64, np.dtype(np.float64): 24}
 INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"})
 INDENT = b"    "
 BYTES_SUFFIX = "_bytes"
@@ -96,8 +98,10 @@ def object_text(members: list[tuple[bytes, bytes]], level: int | None) -> bytes:
 
 
 def _float_texts(flat: Array) -> list[bytes]:
-    if flat.size <= FEW:
+    if flat.size <= FEW[flat.dtype]:
         return [_float_text(value, flat.dtype) for value in flat.tolist()]
+    if flat.dtype == np.float32:
+        return float32_texts(flat, partial(_float_text, dtype=flat.dtype))
     texts = _formatted(flat, 6)
     read_back = _read_back(texts).astype(flat.dtype)
     # NaN differs from itself and is formatted twice, to the same text.
@@ -112,7 +116,9 @@ def _float_texts(flat: Array) -> list[bytes]:
 
 def _float_text(value: float, dtype: np.dtype[Any]) -> bytes:
     text = b"%.6g" % value
-    if float(dtype.type(float(text))) != value:
+    read_back = float(text)
+    # What is the same as a double is the same as a float32.
+    if read_back != value and float(dtype.type(read_back)) != value:
         text = b"%.*g" % (FLOAT_DIGITS[dtype], value)
     return _marked(text)
 

@@ -8,6 +8,7 @@ whether it does.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -31,6 +32,16 @@ class NumericArray:
     array: Array
 
 
+class _Kept(threading.local):
+    """A parser of each thread: its buffers, once in memory, serve one request after another."""
+
+    def __init__(self) -> None:
+        self.parser = simdjson.Parser()
+
+
+KEPT = _Kept()
+# A parser never gives back what its largest text took, about ten times its size.
+LARGEST_FOR_KEPT = 1 << 23
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | NumericArray | None
 
 
@@ -38,7 +49,7 @@ def read_numeric_array(text: bytes) -> NumericArray | None:
     """Return the array that a text is; None where it is none, is ragged, or has integers beyond int64."""
     decimal = b"." in text or b"e" in text or b"E" in text
     try:
-        numbers = simdjson.Parser().parse(text)
+        numbers = _parser(len(text)).parse(text)
         if not isinstance(numbers, simdjson.Array):
             return None
         buffer = numbers.as_buffer(of_type="d" if decimal else "i")
@@ -47,6 +58,10 @@ def read_numeric_array(text: bytes) -> NumericArray | None:
     flat = np.frombuffer(buffer, np.float64 if decimal else np.int64)
     shape = _shape(structure(text), flat.size)
     return NumericArray(text, flat.reshape(shape)) if shape is not None else None
+
+
+def _parser(size: int) -> simdjson.Parser:
+    return KEPT.parser if size <= LARGEST_FOR_KEPT else simdjson.Parser()
 
 
 def structure(text: bytes) -> bytes:
