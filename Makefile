@@ -1,4 +1,4 @@
-# make run · make test · make check · make lock; each prepares what it needs and is safe to repeat.
+# make run · make test · make bench · make check · make lock; each prepares what it needs and is safe to repeat.
 
 PYTHON ?= python3
 EXAMPLE ?= basic_pitch
@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCKS := container/requirements container/requirements-embedded requirements-dev
 
-.PHONY: run test check setup lock docs clean
+.PHONY: run test bench check setup lock docs clean
 
 run: setup
 	$(BIN)/python examples/$(EXAMPLE)/build.py build/examples/$(EXAMPLE)
@@ -16,6 +16,9 @@ run: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+bench: setup
+	$(BIN)/python -m benchmarks
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -16,7 +18,8 @@ from running_stack import RunningStack, StartStack
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 FIRST_PORT = 20_000
-PORTS_FOR_EACH = 2_000
+LAST_PORT = 32_000  # the system hands out those above for outgoing connections
+PORTS_FOR_EACH = 1_500
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +71,13 @@ def start_stack(free_ports: Callable[[int], int]) -> Iterator[StartStack]:
 
 
 @pytest.fixture(scope="session")
-def free_ports() -> Callable[[int], int]:
-    """Return a function that hands out the first of `count` free ports in a row, never one twice."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    ports = _free_ports(FIRST_PORT + worker * PORTS_FOR_EACH)
+def free_ports() -> Iterator[Callable[[int], int]]:
+    """Yield a function that hands out the first of `count` free ports in a row, never one twice.
+
+    Each process of a run has a block of ports to itself, so that runs side by side never meet at one.
+    """
+    first, claim = _claim_block()
+    ports = _free_ports(first)
 
     def take(count: int) -> int:
         row = [next(ports)]
@@ -80,7 +86,23 @@ def free_ports() -> Callable[[int], int]:
             row = [*row, port] if port == row[-1] + 1 else [port]
         return row[0]
 
-    return take
+    yield take
+    claim.close()
+
+
+def _claim_block() -> tuple[int, IO[str]]:
+    """Return the first port of a block that nobody else uses, and the locked file that says so."""
+    folder = Path(tempfile.gettempdir()) / "pierhead-test-ports"
+    folder.mkdir(exist_ok=True)
+    for first in range(FIRST_PORT, LAST_PORT, PORTS_FOR_EACH):
+        claim = (folder / str(first)).open("w")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claim.close()
+            continue
+        return first, claim
+    raise RuntimeError("too many test runs at once: no block of ports is free")
 
 
 def _free_ports(first: int) -> Iterator[int]:

@@ -21,6 +21,7 @@ class FakeRuntime:
     """Halves and adds two; `pair` adds and subtracts, and has a default for `b` where one is given."""
 
     definitions: Mapping[str, bytes] = {}
+    steady = frozenset({"serving_default", "pair"})
     feeds: Mapping[str, Mapping[str, str]] = {
         "serving_default": {"x": "x:0"},
         "pair": {"a": "a:0", "b": "b:0"},

@@ -29,14 +29,19 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(first_port: int, folder: Path, *flags: str) -> Iterator[RunningServer]:
-    """Start a server that serves the versions below a folder as `half`; stop it afterwards."""
+def running_server(
+    first_port: int, folder: Path, *flags: str, known: str = "/v1/models/half"
+) -> Iterator[RunningServer]:
+    """Start a server that serves the versions below a folder as `half`; stop it afterwards.
+
+    It has started when a GET of `known` succeeds.
+    """
     ports = [f"--port={first_port}", f"--rest_api_port={first_port + 1}", "--bind_address=127.0.0.1"]
     model = ["--model_name=half", f"--model_base_path={folder}"]
     process = subprocess.Popen([*COMMAND, *ports, *model, *flags], stderr=subprocess.PIPE)
     server = RunningServer(process, first_port, first_port + 1)
     try:
-        wait_until(lambda: is_answering(server.url("/v1/models/half")) or process.poll() is not None)
+        wait_until(lambda: is_answering(server.url(known)) or process.poll() is not None)
         assert process.poll() is None, process.communicate()
         yield server
     finally:

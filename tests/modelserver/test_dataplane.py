@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from tests.modelserver.fake_runtime import FakePlatform
 
 from pierhead.errors import Code, ServingError
 from pierhead.formats.tensors import Array
+from pierhead.modelserver.classification import CLASSIFY
 from pierhead.modelserver.dataplane import DataPlane, ModelSpec
+from pierhead.modelserver.example_methods import ExamplesMethod
 from pierhead.modelserver.registry import Registry, Retries, State
+from pierhead.modelserver.regression import REGRESS
 
 X = np.array([1, 2, 5], np.float32)
 PAIR = ModelSpec("m", signature_name="pair")
@@ -104,6 +108,41 @@ def test_bad_output_filter_is_told() -> None:
 
     assert (Code.INVALID_ARGUMENT, unknown) == refusal(PAIR, {"a": X, "b": X}, "z")
     assert refusal(PAIR, {"a": X, "b": X}, "sum", "sum")[1] == "duplicate output tensor alias: sum"
+
+
+def test_label_stands_for_a_version() -> None:
+    registry = Registry(FakePlatform(), Retries())
+    for version in (3, 4):
+        registry.load("m", version, Path(f"/m/{version}"))
+    registry.replace_labels({"m": {"stable": 3}})
+    plane = DataPlane(registry)
+
+    assert plane.find(ModelSpec("m")).version == 4
+    assert plane.find(ModelSpec("m", label="stable")).version == 3
+
+
+def test_method_name_is_checked_on_demand() -> None:
+    registry = Registry(FakePlatform(), Retries())
+    registry.load("m", 3, Path("/m/3"))
+    plane = DataPlane(registry, checks_method_names=True)
+
+    assert plane.predict_call(ModelSpec("m"), {"x": X})
+    with pytest.raises(ServingError) as caught:
+        plane.predict_call(PAIR, {"a": X, "b": X})
+    assert (caught.value.code, caught.value.message) == (
+        Code.INTERNAL,
+        "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
+        "tensorflow/serving/classify, tensorflow/serving/regress}. Was: ",
+    )
+
+
+@pytest.mark.parametrize("method", [CLASSIFY, REGRESS])
+def test_examples_go_to_a_known_signature_that_suits(method: ExamplesMethod[Any]) -> None:
+    plane = make_plane()
+    with pytest.raises(ServingError, match="No signature was found with the name: z"):
+        plane.examples_call(ModelSpec("m", signature_name="z"), method, [b"example"])
+    with pytest.raises(ServingError, match=f"No {method.noun} inputs found in SignatureDef: "):
+        plane.examples_call(ModelSpec("m"), method, [b"example"])
 
 
 def test_status_ignores_a_label() -> None:

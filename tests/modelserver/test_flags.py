@@ -71,7 +71,8 @@ def test_value_after_a_space_is_two_unknown_arguments_or_a_bad_value() -> None:
 def test_flag_without_effect_is_told_when_it_asks_for_something() -> None:
     parsed = parse_flags(["--enable_profiler=true", "--skip_initialize_tpu=true", "--port=1"])
 
-    assert parsed.without_effect() == ["skip_initialize_tpu"]
+    assert list(parsed.without_effect()) == ["skip_initialize_tpu"]
+    assert all(parsed.without_effect().values())
 
 
 def test_every_flag_of_the_original_is_known_and_explained() -> None:

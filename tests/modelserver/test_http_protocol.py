@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,6 +19,8 @@ from pierhead.modelserver.http_protocol import HttpServer
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n"
 GRACE = 5.0
+THREADS = 4
+LONGEST_HEAD = 1 << 20
 
 
 @dataclass
@@ -25,6 +29,7 @@ class Echo:
 
     gate: threading.Event = field(default_factory=threading.Event)
     slow_has_come: threading.Event = field(default_factory=threading.Event)
+    done: list[bytes] = field(default_factory=list)
 
     def answer(self, request: Request) -> Answer | Work:
         if request.target == "/fault":
@@ -32,10 +37,15 @@ class Echo:
         if request.target == "/large":
             return Answer(200, b"x" * 20_000_000)
         body = b"%s %s %s" % (request.method.encode(), request.target.encode(), request.body)
-        if request.target == "/slow":
+        if request.target.startswith("/slow"):
             self.slow_has_come.set()
-            return lambda: Answer(200 if self.gate.wait(30) else 500, body)
+            return lambda: self._wait(body)
         return Answer(200, body, "text/plain", closes=request.target == "/last")
+
+    def _wait(self, body: bytes) -> Answer:
+        is_open = self.gate.wait(30)
+        self.done.append(body)
+        return Answer(200 if is_open else 500, body)
 
 
 @dataclass
@@ -61,7 +71,7 @@ def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
     started = threading.Event()
 
     async def serve() -> None:
-        with ThreadPoolExecutor(4) as threads:
+        with ThreadPoolExecutor(THREADS) as threads:
             server = HttpServer(echo.answer, threads)
             await server.start("127.0.0.1", port)
             started.set()
@@ -212,6 +222,95 @@ def test_client_that_disappears_harms_nobody(running: Running) -> None:
         connection.sendall(GET % b"/b")
 
         assert read_answers(connection, 1)[0][1] == b"GET /b "
+
+
+@contextmanager
+def busy_threads(running: Running) -> Iterator[list[socket.socket]]:
+    """Keep every thread busy until the gate opens."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(running.connection()) for _ in range(THREADS)]
+        for connection in connections:
+            connection.sendall(GET % b"/slow")
+        with running.connection() as later:
+            later.sendall(GET % b"/a")
+            read_answers(later, 1)
+        yield connections
+
+
+def test_work_that_waits_is_dropped_when_its_client_disappears(running: Running) -> None:
+    with busy_threads(running) as others:
+        with running.connection() as reset:
+            reset.sendall(GET % b"/slow/reset")
+            # Closing then refuses at once what still comes, as the end of a process does with unread data.
+            reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with running.connection() as closed:
+            closed.sendall(GET % b"/slow/closed")
+        with running.connection() as patient:
+            patient.sendall(GET % b"/slow/patient")
+            with running.connection() as later:
+                # The end of a connection is seen a turn of the loop after its last bytes.
+                for _ in range(3):
+                    later.sendall(GET % b"/a")
+                    read_answers(later, 1)
+            running.echo.gate.set()
+            for connection in (*others, patient):
+                read_answers(connection, 1)
+
+    assert sorted(running.echo.done) == [b"GET /slow "] * THREADS + [b"GET /slow/patient "]
+
+
+def test_client_that_closes_its_side_while_its_work_waits_still_gets_its_answer(running: Running) -> None:
+    with busy_threads(running), running.connection() as connection:
+        connection.sendall(GET % b"/slow")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+        running.echo.gate.set()
+        assert read_answers(connection, 1)[0][1] == b"GET /slow "
+
+
+def test_flood_of_pipelined_requests_delays_no_other_connection(running: Running) -> None:
+    with running.connection() as flood, running.connection() as other:
+        flood.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                flood.send((GET % b"/a") * 5000)
+        for _ in range(20):
+            start = time.monotonic()
+            other.sendall(GET % b"/b")
+            assert read_answers(other, 1)[0][1] == b"GET /b "
+            assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"GET /",
+        b"GET / HTTP/1.1\r\nx: ",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: ",
+    ],
+)
+def test_head_without_end_is_refused(running: Running, beginning: bytes) -> None:
+    with running.connection() as connection:
+        connection.sendall(beginning)
+        with suppress(ConnectionError):
+            for _ in range(64):
+                connection.sendall(b"x" * (LONGEST_HEAD // 16))
+        with suppress(ConnectionError):
+            assert connection.recv(12) == b"HTTP/1.1 400"
+    with running.connection() as connection:
+        connection.sendall(GET % b"/a")
+
+        assert read_answers(connection, 1)[0][1] == b"GET /a "
+
+
+def test_body_of_many_small_chunks_is_joined(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n")
+
+        assert read_answers(connection, 1)[0][1] == b"POST / " + b"x" * 50_000
 
 
 def test_large_answer_waits_for_a_client_that_reads_slowly(running: Running) -> None:

@@ -6,29 +6,18 @@ import pytest
 from tests.modelserver.fake_runtime import FakePlatform
 
 from pierhead.errors import Code, ServingError
-from pierhead.modelserver.loading import load_models
+from pierhead.modelserver.loading import check_available, first_folders
 from pierhead.modelserver.model_config import ModelConfig
 from pierhead.modelserver.registry import Registry, Retries
 from pierhead.modelserver.version_policy import AllVersions
 
 
-def make_model(root: Path, name: str, *versions: str) -> ModelConfig:
-    for version in versions:
-        (root / name / version).mkdir(parents=True)
-    return ModelConfig(name, root / name, AllVersions())
+def test_folders_are_listed_the_highest_version_first(tmp_path: Path) -> None:
+    for version in ("1", "10", "9"):
+        (tmp_path / version).mkdir()
+    folders = first_folders([ModelConfig("m", tmp_path, AllVersions())], "servable")
 
-
-def test_all_models_are_loaded_the_highest_version_first(tmp_path: Path) -> None:
-    platform = FakePlatform()
-    registry = Registry(platform, Retries())
-    load_models(registry, (make_model(tmp_path, "a", "1", "2"), make_model(tmp_path, "b", "7")))
-
-    assert [registry.find("a").version, registry.find("b").version] == [2, 7]
-    assert platform.attempts.index(tmp_path / "a" / "2") < platform.attempts.index(tmp_path / "a" / "1")
-
-
-def test_no_models_is_no_failure() -> None:
-    load_models(Registry(FakePlatform(), Retries()), ())
+    assert [10, 9, 1] == list(folders["m"])
 
 
 @pytest.mark.parametrize(
@@ -45,19 +34,23 @@ def test_base_path_without_versions_fails_instead_of_waiting(
     if make_folder:
         base.mkdir()
     with pytest.raises(ServingError) as caught:
-        load_models(Registry(FakePlatform(), Retries()), (ModelConfig("m", base),))
+        first_folders([ModelConfig("m", base)], "servable")
 
-    assert caught.value.code is Code.UNKNOWN
-    assert reason.format(base=base) in caught.value.message
+    expected = (
+        f"1 servable(s) did not become available: {{{{name: m}} due to error: {reason.format(base=base)}, }}"
+    )
+    assert (Code.UNKNOWN, expected) == (caught.value.code, caught.value.message)
 
 
-def test_model_without_an_available_version_names_each_of_them(tmp_path: Path) -> None:
-    model = make_model(tmp_path, "m", "1", "2")
+def test_model_without_an_available_version_names_each_of_them() -> None:
+    registry = Registry(FakePlatform(failures=9), Retries())
+    for version in (2, 1):
+        registry.load("m", version, Path(f"/m/{version}"))
     with pytest.raises(ServingError) as caught:
-        load_models(Registry(FakePlatform(failures=9), Retries()), (model,))
+        check_available(registry, ["m"], "model")
 
     assert caught.value.message == (
-        "2 servable(s) did not become available: "
-        f"{{{{name: m version: 2}} due to error: NOT_FOUND: nothing at {tmp_path}/m/2, "
-        f"{{name: m version: 1}} due to error: NOT_FOUND: nothing at {tmp_path}/m/1, }}"
+        "2 model(s) did not become available: "
+        "{{name: m version: 2} due to error: NOT_FOUND: nothing at /m/2, "
+        "{name: m version: 1} due to error: NOT_FOUND: nothing at /m/1, }"
     )

@@ -149,13 +149,6 @@ def test_metadata_has_the_doubled_key(server: RunningServer) -> None:
     assert signatures["__saved_model_init_op"]["outputs"]["__saved_model_init_op"]["dtype"] == "DT_INVALID"
 
 
-def test_classify_is_refused_with_a_sentence(server: RunningServer) -> None:
-    answer = post(server, "/v1/models/half:classify", {"examples": [{"x": 1.0}]})
-
-    assert answer.status_code == 501
-    assert "classify" in answer.json()["error"]
-
-
 # Invocations.
 
 
@@ -182,10 +175,11 @@ def test_invocation_without_accept_takes_the_given_default(server: RunningServer
     [
         ("/invocations/v1/models/half:predict", b"x", {"Content_Type": "application/pdf"}, 415),
         ("/invocations/v1/models/half:predict", b"[1]", {"Accept": "image/png"}, 406),
+        ("/invocations/v1/models/half:predict", b"[1]", {"Accept": f"image/{'x' * 300}"}, 406),
         ("/invocations/v1/models/half:predict", b"{", {}, 400),
         ("/invocations/v1/models/nobody:predict", b"[1]", {}, 404),
         ("/invocations/v1/models/half/versions/7:predict", b"[1]", {}, 404),
-        ("/invocations/v1/models/half:classify", b"[1]", {}, 501),
+        ("/invocations/v1/models/half:classify", b"[1]", {}, 400),
         ("/invocations/nothing", b"[1]", {}, 404),
     ],
 )
@@ -301,10 +295,11 @@ def test_grpc_status(channel: grpc.Channel, stubs: ServingStubs) -> None:
     assert refusal(service.GetModelStatus, request) == expected
 
 
-def test_grpc_method_that_is_not_served(prediction: Any, stubs: ServingStubs) -> None:
-    request = stubs.classification.ClassificationRequest()
-
-    assert refusal(prediction.Classify, request)[0] is grpc.StatusCode.UNIMPLEMENTED
+@pytest.mark.parametrize(
+    "method", ["/tensorflow.serving.SessionService/SessionRun", "/grpc.health.v1.Health/Check"]
+)
+def test_grpc_method_that_is_not_served(channel: grpc.Channel, method: str) -> None:
+    assert refusal(channel.unary_unary(method), b"")[0] is grpc.StatusCode.UNIMPLEMENTED
 
 
 # Start and end.

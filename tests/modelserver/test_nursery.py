@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from pierhead.control import Forked, ForkServer, Message, NurseryReady, decode, 
 
 PR_SET_CHILD_SUBREAPER = 36
 PRIVATE_MEGABYTES = 40
+SPARE_BYTES = 50_000_000
 
 
 @dataclass
@@ -114,3 +116,40 @@ def test_server_that_cannot_start_ends_with_255_and_the_nursery_goes_on(
         pid = nursery.fork("broken", f"--model_base_path={tmp_path}/nothing", "--port=1")
 
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 255
+
+
+def test_server_that_runs_out_of_memory_or_aborts_takes_nobody_along(
+    nursery: Nursery, adopting: list[int], half_model: Path, free_ports: Callable[[int], int]
+) -> None:
+    assert nursery.read() == NurseryReady()
+    model = ["--model_name=half", f"--model_base_path={half_model}", "--bind_address=127.0.0.1"]
+
+    def fork(port: int) -> int:
+        adopting.append(nursery.fork("half", f"--port={port}", f"--rest_api_port={port + 1}", *model))
+        wait_until(lambda: is_answering(f"http://127.0.0.1:{port + 1}/v1/models/half"))
+        return adopting[-1]
+
+    def predict(port: int) -> dict[str, list[float]]:
+        url = f"http://127.0.0.1:{port + 1}/v1/models/half:predict"
+        document: dict[str, list[float]] = requests.post(url, b'{"instances": [1]}', timeout=30).json()
+        return document
+
+    lost, other = free_ports(2), free_ports(2)
+    victim = fork(lost)
+    fork(other)
+    size = int(Path(f"/proc/{victim}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.prlimit(victim, resource.RLIMIT_AS, (size + SPARE_BYTES, size + SPARE_BYTES))
+    with suppress(requests.ConnectionError):
+        body = b'{"instances": [' + b"1," * 20_000_000 + b"1]}"
+        url = f"http://127.0.0.1:{lost + 1}/v1/models/half:predict"
+        assert requests.post(url, body, timeout=60).status_code != 200
+    assert predict(other) == {"predictions": [2.5]}
+
+    with suppress(ProcessLookupError):
+        os.kill(victim, signal.SIGABRT)
+    assert os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]) != 0
+    adopting.remove(victim)
+    assert predict(other) == {"predictions": [2.5]}
+
+    fork(lost)
+    assert predict(lost) == {"predictions": [2.5]}

@@ -11,22 +11,13 @@ import pytest
 from tests.modelserver.running_server import RunningServer
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("tfs_http.jsonl").read_text().splitlines()]
-UNSUPPORTED = {
-    "classify_unknown_signature": "classify is not served yet",
-    "regress_unknown_signature": "regress is not served yet",
-    "prometheus_on_query": "monitoring is not served yet",
-}
+MONITORED = "with prometheus enabled"
 
 
-def marked(case: dict[str, Any]) -> Any:
-    reason = UNSUPPORTED.get(case["id"])
-    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-    return pytest.param(case, id=case["id"], marks=marks)
-
-
-@pytest.mark.parametrize("case", [marked(case) for case in CASES])
-def test_route_answers_as_the_original(server: RunningServer, case: dict[str, Any]) -> None:
-    status, content_type, body = ask(server, case)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+def test_route_answers_as_the_original(request: pytest.FixtureRequest, case: dict[str, Any]) -> None:
+    name = "full_server" if case.get("note") == MONITORED else "server"
+    status, content_type, body = ask(request.getfixturevalue(name), case)
     expect = case["expect"]
 
     assert expect["http_status"] == status

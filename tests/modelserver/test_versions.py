@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pierhead.modelserver.version_policy import (
     SpecificVersions,
     VersionPolicy,
 )
-from pierhead.modelserver.versions import aspired_versions, find_versions
+from pierhead.modelserver.versions import aspired_versions, find_versions, warn_of_versions
 
 
 def make_versions(base_path: Path, *names: str) -> Path:
@@ -68,3 +69,14 @@ def test_missing_base_path_is_not_found(tmp_path: Path) -> None:
         find_versions(tmp_path / "nothing")
 
     assert Code.NOT_FOUND is caught.value.code
+
+
+def test_doubtful_versions_are_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_versions(tmp_path, "1", "01", "2")
+    with caplog.at_level(logging.WARNING):
+        warn_of_versions(tmp_path, SpecificVersions((1, 5)))
+
+    assert caplog.messages == [
+        f"version 1 is there twice: {tmp_path}/01 is used, not {tmp_path}/1",
+        f"version 5 was asked for and is not at {tmp_path}",
+    ]

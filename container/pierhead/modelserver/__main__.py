@@ -52,9 +52,8 @@ def main(argv: Sequence[str] | None = None, name: str = "model-server") -> int:
 
 def _serve(parsed: ParsedFlags, name: str) -> int:
     _prepare_logs(name)
-    idle = parsed.without_effect()
-    if idle:
-        LOG.warning("flags without effect in this server: %s", ", ".join(idle))
+    for flag, reason in parsed.without_effect().items():
+        LOG.warning("--%s has no effect: %s", flag, reason)
     try:
         check_flags(parsed.flags)
         models = configured_models(parsed.flags)

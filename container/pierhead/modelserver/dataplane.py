@@ -6,19 +6,28 @@ Messages are those of TensorFlow Serving's contract, sections 1.4 and 4.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from pierhead.errors import Code, ServingError
 from pierhead.formats.tensors import Array, Signature
+from pierhead.modelserver.example_methods import INPUTS, ExamplesMethod
+from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.pace import size_class
 from pierhead.modelserver.registry import Registry, Servable, VersionStatus
-from pierhead.modelserver.runtimes.base import Runtime
+from pierhead.modelserver.runtimes.base import DeferringRuntime, Runtime
 
-__all__ = ["DEFAULT_SIGNATURE", "Call", "DataPlane", "Metadata", "ModelSpec", "Prediction"]
+__all__ = ["DEFAULT_SIGNATURE", "PREDICT", "Call", "DataPlane", "Metadata", "ModelSpec", "Prediction"]
 
 DEFAULT_SIGNATURE = "serving_default"
+PREDICT = "Predict"
+# TensorFlow Serving's name of the way in which a Session runs, a label of its metrics.
+RUNTIME = "TF1"
+PREDICT_METHODS = tuple(f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))
 
 
 @dataclass(frozen=True)
@@ -33,16 +42,22 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Call:
-    """A run that is about to happen: inputs and wanted outputs of one signature of a servable."""
+    """A run that is about to happen: inputs and wanted outputs of one signature of a servable.
+
+    `api` is the method that asks for it, by gRPC's name.
+    """
 
     servable: Servable
     signature: Signature
     inputs: Mapping[str, Array]
     outputs: tuple[str, ...]
+    api: str = PREDICT
 
     @property
     def is_short(self) -> bool:
-        """Whether runs like this one were short so far."""
+        """Whether this run is going to be short: such ones were so far, and its values cannot change that."""
+        if self.signature.name not in self.servable.runtime.steady:
+            return False
         return self.servable.pace.is_short(size_class(self.signature.name, self.inputs))
 
     @contextmanager
@@ -71,18 +86,23 @@ class Metadata:
 
 
 class DataPlane:
-    """The calls of both doors."""
+    """The calls of both doors.
 
-    def __init__(self, registry: Registry) -> None:
+    `checks_method_names` keeps a method to signatures that were made for it; `metrics` are told of runs.
+    """
+
+    def __init__(
+        self, registry: Registry, *, checks_method_names: bool = False, metrics: Metrics | None = None
+    ) -> None:
         self._registry = registry
+        self._checks_method_names = checks_method_names
+        self.metrics = metrics
 
     def find(self, spec: ModelSpec) -> Servable:
         """Return the servable that a spec names; raise ServingError where there is none."""
         if not spec.name:
             raise ServingError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
-        if spec.label is not None:
-            raise ServingError(Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {spec.label}")
-        return self._registry.find(spec.name, spec.version)
+        return self._registry.find(spec.name, spec.version, spec.label)
 
     def predict_call(
         self, spec: ModelSpec, inputs: Mapping[str, Array], output_filter: Sequence[str] = ()
@@ -93,17 +113,56 @@ class DataPlane:
         signature = servable.runtime.signatures.get(name)
         if signature is None:
             raise ServingError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+        self._check_predict_method(signature)
         complete = _complete_inputs(servable.runtime, signature, inputs)
         return Call(servable, signature, complete, _wanted_outputs(signature, output_filter))
 
+    def whole_call(self, servable: Servable, signature: Signature, inputs: Mapping[str, Array]) -> Call:
+        """Return the predict run where every input is there and every output wanted, as in REST requests."""
+        self._check_predict_method(signature)
+        return Call(servable, signature, inputs, tuple(signature.outputs))
+
+    def examples_call(self, spec: ModelSpec, method: ExamplesMethod[Any], examples: Sequence[bytes]) -> Call:
+        """Return the run of a method on serialised tf.Examples; raise ServingError by section 4."""
+        servable = self.find(spec)
+        name = spec.signature_name or DEFAULT_SIGNATURE
+        signature = servable.runtime.signatures.get(name)
+        if signature is None:
+            raise ServingError(Code.INVALID_ARGUMENT, f"No signature was found with the name: {name}")
+        return self.signature_call(servable, signature, method, examples)
+
+    def signature_call(
+        self,
+        servable: Servable,
+        signature: Signature,
+        method: ExamplesMethod[Any],
+        examples: Sequence[bytes],
+    ) -> Call:
+        """Return the run of a method on a signature; raise ServingError where they do not suit."""
+        if self._checks_method_names:
+            method.check_method_name(signature)
+        outputs = method.outputs(signature)
+        if not examples:
+            raise ServingError(Code.INVALID_ARGUMENT, "Input is empty.")
+        return Call(servable, signature, {INPUTS: np.array(examples, object)}, outputs, method.api)
+
     def run(self, call: Call, *, in_caller: bool = False, timeout_ms: int = 0) -> Prediction:
         """Run a call; raise ServingError with the operation's code and message."""
-        servable = call.servable
-        outputs = servable.runtime.run(
+        start = time.perf_counter()
+        outputs = call.servable.runtime.run(
             call.signature.name, call.inputs, call.outputs, in_caller=in_caller, timeout_ms=timeout_ms
         )
-        spec = ModelSpec(servable.name, servable.version, signature_name=call.signature.name)
-        return Prediction(spec, outputs)
+        return self._prediction(call, outputs, start)
+
+    def begin(
+        self, call: Call, runtime: DeferringRuntime, ready: Callable[[], None], *, timeout_ms: int = 0
+    ) -> Callable[[], Prediction]:
+        """Begin a run, and return what returns or raises its outcome once `ready` was called."""
+        start = time.perf_counter()
+        outputs = runtime.begin(
+            call.signature.name, call.inputs, call.outputs, ready=ready, timeout_ms=timeout_ms
+        )
+        return lambda: self._prediction(call, outputs(), start)
 
     def metadata(self, spec: ModelSpec) -> Metadata:
         """Return the signatures of a servable."""
@@ -113,6 +172,23 @@ class DataPlane:
     def status(self, spec: ModelSpec) -> tuple[VersionStatus, ...]:
         """Return the states of one or all versions, highest first; a label is ignored."""
         return self._registry.statuses(spec.name, spec.version)
+
+    def _prediction(self, call: Call, outputs: Mapping[str, Array], start: float) -> Prediction:
+        servable = call.servable
+        if self.metrics:
+            microseconds = (time.perf_counter() - start) * 1e6
+            self.metrics.runtime_latency.record(microseconds, servable.name, call.api, RUNTIME)
+        spec = ModelSpec(servable.name, servable.version, signature_name=call.signature.name)
+        return Prediction(spec, outputs)
+
+    def _check_predict_method(self, signature: Signature) -> None:
+        if self._checks_method_names and signature.method_name not in PREDICT_METHODS:
+            methods = ", ".join(PREDICT_METHODS)
+            raise ServingError(
+                Code.INTERNAL,
+                f"Expected prediction signature method_name to be one of {{{methods}}}. "
+                f"Was: {signature.method_name}",
+            )
 
 
 def _complete_inputs(runtime: Runtime, signature: Signature, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """The command line of `tensorflow_model_server`, as one table.
 
 Each flag is declared once, as a field of `ServerFlags`: name, type, default and a sentence. Parsing, `--help`
-and the note about flags without effect derive from it. Source: TensorFlow Serving's contract, section 3.
+and what is said about flags without effect derive from it. Source: TensorFlow Serving's contract, section 3.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ __all__ = ["Flag", "FlagValue", "ParsedFlags", "ServerFlags", "flag_table", "par
 FlagValue = bool | int | float | str
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 CPUS = available_cpus()
+NO_TFLITE = "TFLite's interpreter is not part of this server"
+NO_XLA = "graphs run as they are"
 ASSIGNMENT = re.compile(r"--(?P<name>[A-Za-z0-9_]+)(?:=(?P<text>.*))?", re.DOTALL)
 
 
 def _flag(
-    default: FlagValue, sentence: str, *, bits: int = 32, has_effect: bool = True, shown: str | None = None
+    default: FlagValue, sentence: str, *, bits: int = 32, idle_because: str = "", shown: str | None = None
 ) -> Any:
     text = _shown(default) if shown is None else shown
-    row = {"sentence": sentence, "bits": bits, "has_effect": has_effect, "shown_default": text}
+    row = {"sentence": sentence, "bits": bits, "idle_because": idle_because, "shown_default": text}
     return field(default=default, metadata=row)
 
 
-def _idle(default: FlagValue, sentence: str, *, bits: int = 32, shown: str | None = None) -> Any:
-    return _flag(default, sentence, bits=bits, has_effect=False, shown=shown)
+def _idle(default: FlagValue, sentence: str, *, because: str, shown: str | None = None) -> Any:
+    return _flag(default, sentence, idle_because=because, shown=shown)
 
 
 def _shown(value: FlagValue) -> str:
@@ -48,60 +50,72 @@ class ServerFlags:
     rest_api_num_threads: int = _flag(4 * CPUS, "threads that run models for REST requests", shown="4 x CPUs")
     rest_api_timeout_in_ms: int = _flag(30000, "longest run for a REST request, ms; 0 or less: no limit")
     rest_api_enable_cors_support: bool = _flag(False, "send CORS headers with REST answers")
-    enable_batching: bool = _idle(False, "join requests into batches")
+    enable_batching: bool = _flag(False, "join requests into batches")
     batching_parameters_file: str = _flag("", "text proto BatchingParameters; needs enable_batching")
-    enable_per_model_batching_parameters: bool = _idle(False, "read batching_params.pbtxt of each version")
-    allow_version_labels_for_unavailable_models: bool = _idle(False, "new labels may name unloaded versions")
+    enable_per_model_batching_parameters: bool = _flag(False, "read batching_params.pbtxt of each version")
+    allow_version_labels_for_unavailable_models: bool = _flag(False, "new labels may name unloaded versions")
     model_config_file: str = _flag("", "text proto ModelServerConfig; model_name and base path are ignored")
-    model_config_file_poll_wait_seconds: int = _idle(0, "period of re-reading the config file; 0 is never")
+    model_config_file_poll_wait_seconds: int = _flag(0, "period of re-reading the config file; 0 is never")
     model_name: str = _flag("default", "name of the only model, without a config file")
     model_base_path: str = _flag("", "absolute base path of the only model, without a config file")
-    num_load_threads: int = _idle(0, "threads that load versions after the start")
-    num_unload_threads: int = _idle(0, "threads that unload versions")
+    num_load_threads: int = _flag(0, "threads that load versions after the start")
+    num_unload_threads: int = _flag(0, "threads that unload versions")
     max_num_load_retries: int = _flag(5, "further attempts to load a version; 0 is one attempt")
     load_retry_interval_micros: int = _flag(60_000_000, "pause between attempts, microseconds", bits=64)
-    file_system_poll_wait_seconds: int = _idle(1, "period of looking for new versions; 0 is once")
-    flush_filesystem_caches: bool = _idle(True, "give up file system caches after loading")
+    file_system_poll_wait_seconds: int = _flag(1, "period of looking for new versions; 0 is once")
+    flush_filesystem_caches: bool = _idle(
+        True,
+        "give up file system caches after loading",
+        because="nothing of a model's files is cached once it is loaded",
+    )
     tensorflow_session_parallelism: int = _flag(0, "threads within and between operations", bits=64)
     tensorflow_intra_op_parallelism: int = _flag(0, "threads within an operation; 0 is automatic", bits=64)
     tensorflow_inter_op_parallelism: int = _flag(0, "threads between operations; 0 is automatic", bits=64)
-    tensorflow_session_config_file: str = _idle("", "text proto ConfigProto")
-    use_alts_credentials: bool = _idle(False, "Google ALTS for gRPC")
-    ssl_config_file: str = _idle("", "text proto SSLConfig for gRPC")
-    platform_config_file: str = _idle("", "text proto PlatformConfigMap")
+    tensorflow_session_config_file: str = _flag("", "text proto ConfigProto; other flags win over it")
+    use_alts_credentials: bool = _flag(False, "Google ALTS for gRPC")
+    ssl_config_file: str = _flag("", "text proto SSLConfig for gRPC; REST is always plain")
+    platform_config_file: str = _flag("", "text proto PlatformConfigMap: sessions as it says, not the flags")
     per_process_gpu_memory_fraction: float = _flag(0.0, "share of a GPU's memory; 0 is as needed")
     saved_model_tags: str = _flag("serve", "tags of the graph to load, separated by commas")
     grpc_channel_arguments: str = _flag("", "k=v,k=v: arguments of the gRPC server")
     grpc_max_threads: int = _flag(4 * CPUS, "threads that serve gRPC requests", shown="4 x CPUs")
-    enable_model_warmup: bool = _idle(True, "replay assets.extra/tf_serving_warmup_requests when loading")
-    num_request_iterations_for_warmup: int = _idle(0, "replays of each warm-up request; 0 is one")
+    enable_model_warmup: bool = _flag(True, "replay assets.extra/tf_serving_warmup_requests when loading")
+    num_request_iterations_for_warmup: int = _flag(0, "replays of each warm-up request; 0 is one")
     version: bool = _flag(False, "print the versions and exit")
-    monitoring_config_file: str = _idle("", "text proto MonitoringConfig")
-    remove_unused_fields_from_bundle_metagraph: bool = _idle(True, "drop what serving does not need")
-    prefer_tflite_model: bool = _idle(False, "serve model.tflite where a version has one")
-    num_tflite_pools: int = _idle(CPUS, "pools of TFLite interpreters", shown="CPUs")
-    num_tflite_interpreters_per_pool: int = _idle(1, "TFLite interpreters in a pool")
-    enable_signature_method_name_check: bool = _idle(False, "a method runs only signatures made for it")
-    xla_cpu_compilation_enabled: bool = _idle(False, "compile for the CPU with XLA")
-    xla_gpu_compilation_enabled: bool = _idle(False, "compile for the GPU with XLA")
-    enable_profiler: bool = _idle(True, "the profiler's gRPC service")
-    thread_pool_factory_config_file: str = _idle("", "text proto ThreadPoolConfig")
-    mixed_precision: str = _idle("", "bfloat16 or empty")
-    skip_initialize_tpu: bool = _idle(False, "leave TPUs alone")
-    enable_grpc_healthcheck_service: bool = _idle(False, "serve grpc.health.v1.Health")
+    monitoring_config_file: str = _flag("", "text proto MonitoringConfig")
+    remove_unused_fields_from_bundle_metagraph: bool = _idle(
+        True, "drop what serving does not need", because="none of them is kept in any case"
+    )
+    prefer_tflite_model: bool = _idle(False, "serve model.tflite where a version has one", because=NO_TFLITE)
+    num_tflite_pools: int = _idle(CPUS, "pools of TFLite interpreters", shown="CPUs", because=NO_TFLITE)
+    num_tflite_interpreters_per_pool: int = _idle(1, "TFLite interpreters in a pool", because=NO_TFLITE)
+    enable_signature_method_name_check: bool = _flag(False, "a method runs only signatures made for it")
+    xla_cpu_compilation_enabled: bool = _idle(False, "compile for the CPU with XLA", because=NO_XLA)
+    xla_gpu_compilation_enabled: bool = _idle(False, "compile for the GPU with XLA", because=NO_XLA)
+    enable_profiler: bool = _idle(
+        True,
+        "the profiler's gRPC service",
+        because="Python's gRPC server and the profiler's cannot share a port",
+    )
+    thread_pool_factory_config_file: str = _idle(
+        "", "text proto ThreadPoolConfig", because="it names classes that are compiled into a server"
+    )
+    mixed_precision: str = _flag("", "bfloat16: matrices in half the bytes where the CPU can; or empty")
+    skip_initialize_tpu: bool = _idle(False, "leave TPUs alone", because="TPUs are left alone in any case")
+    enable_grpc_healthcheck_service: bool = _flag(False, "serve grpc.health.v1.Health")
     enable_serialization_as_tensor_content: bool = _flag(False, "predict answers in tensor_content")
     bind_address: str = _flag("", "address of both ports; empty is all (Pierhead's own flag)")
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One row of the table; `bits` bounds an integer, `has_effect` is false where the flag is only read."""
+    """One row of the table; `bits` bounds an integer, `idle_because` says why a flag is only read."""
 
     name: str
     default: FlagValue
     sentence: str
     bits: int
-    has_effect: bool
+    idle_because: str
     shown_default: str
 
     def parse(self, text: str | None) -> FlagValue:
@@ -123,13 +137,13 @@ class ParsedFlags:
     given: tuple[Flag, ...]
     unknown: tuple[str, ...]
 
-    def without_effect(self) -> list[str]:
-        """Return the names of given flags that ask for what this server does not do."""
-        return [
-            flag.name
+    def without_effect(self) -> dict[str, str]:
+        """Return the given flags that ask for what this server does not do, and why it does not."""
+        return {
+            flag.name: flag.idle_because
             for flag in self.given
-            if not flag.has_effect and getattr(self.flags, flag.name) != flag.default
-        ]
+            if flag.idle_because and getattr(self.flags, flag.name) != flag.default
+        }
 
 
 def flag_table() -> dict[str, Flag]:

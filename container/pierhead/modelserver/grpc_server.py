@@ -1,7 +1,9 @@
 """The gRPC door: PredictionService and ModelService of TensorFlow Serving.
 
-A method that is not in the tables below is answered UNIMPLEMENTED by gRPC itself. Codes and messages:
-TensorFlow Serving's contract, section 4.
+A method that is not in the tables below is answered UNIMPLEMENTED by gRPC itself. Methods that only tell
+something have threads of their own, and so never wait behind runs. A call that its client gave up while it
+waited for a thread is dropped: gRPC reads a request only once a thread has it. Codes and messages: TensorFlow
+Serving's contract, section 4.
 """
 
 from __future__ import annotations
@@ -13,26 +15,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from pierhead.errors import ServingError, StartError
+from pierhead.errors import Code, ServingError, StartError
 from pierhead.modelserver.dataplane import DataPlane
+from pierhead.modelserver.health import SERVICE, HealthService
+from pierhead.modelserver.prediction_service import Method, PredictionService, counted
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
 
 __all__ = ["GrpcAddress", "GrpcServer"]
 
 LONGEST_MESSAGE = 1024
 TRUNCATED = "...TRUNCATED"
+TELLING_THREADS = 4
 STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
-Method = Callable[[Any, grpc.ServicerContext], Any]
+# Replaces the configured models by those of a ModelServerConfig message; raises ServingError.
+Reload = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
 class GrpcAddress:
-    """Where the door opens: a TCP port (0 is none) on an address, and a unix socket (empty is none)."""
+    """Where the door opens: a TCP port (0 is none) on an address, and a unix socket (empty is none).
+
+    With credentials (gRPC's own object) both speak TLS.
+    """
 
     port: int
     bind_address: str = ""
     socket_path: str = ""
+    credentials: grpc.ServerCredentials | None = None
 
     def targets(self) -> list[str]:
         """Return the addresses in gRPC's notation."""
@@ -43,11 +54,23 @@ class GrpcAddress:
 
 
 class GrpcServer:
-    """Serves both services on threads of its own."""
+    """Serves both services on threads of its own, and with `health` gRPC's health service."""
 
-    def __init__(self, plane: DataPlane, codec: ProtobufCodec, *, threads: int, arguments: str = "") -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        codec: ProtobufCodec,
+        *,
+        threads: int,
+        arguments: str = "",
+        reload: Reload | None = None,
+        health: bool = False,
+    ) -> None:
+        self._reload = reload
         self._plane = plane
         self._codec = codec
+        self._prediction = PredictionService(plane, codec)
+        self._health = HealthService() if health else None
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
@@ -55,6 +78,7 @@ class GrpcServer:
             ("grpc.so_reuseport", 0),
             *_channel_arguments(arguments),
         ]
+        self._telling = ThreadPoolExecutor(TELLING_THREADS, thread_name_prefix="grpc-telling")
         pool = ThreadPoolExecutor(threads, thread_name_prefix="grpc")
         self._server = grpc.server(pool, handlers=self._handlers(), options=options)
 
@@ -62,63 +86,118 @@ class GrpcServer:
         """Open the door; raise StartError where an address cannot be had."""
         for target in address.targets():
             try:
-                self._server.add_insecure_port(target)
+                if address.credentials:
+                    self._server.add_secure_port(target, address.credentials)
+                else:
+                    self._server.add_insecure_port(target)
             except RuntimeError as problem:
                 raise StartError(f"UNKNOWN: the gRPC server cannot listen at {target}") from problem
         self._server.start()
 
     def stop(self, grace: float) -> None:
         """Take no more calls, and wait for those in flight, at most `grace` seconds."""
+        if self._health:
+            self._health.stop()
         self._server.stop(grace).wait()
-
-    def predict(self, request: Any, _: grpc.ServicerContext) -> Any:
-        """Answer Predict."""
-        spec = self._codec.read_spec(request)
-        self._plane.find(spec)
-        inputs = self._codec.read_inputs(request)
-        call = self._plane.predict_call(spec, inputs, request.output_filter)
-        with call.measured():
-            return self._codec.prediction(self._plane.run(call, in_caller=call.is_short))
-
-    def get_model_metadata(self, request: Any, _: grpc.ServicerContext) -> Any:
-        """Answer GetModelMetadata."""
-        spec = self._codec.read_spec(request)
-        self._codec.check_metadata_fields(request.metadata_field)
-        return self._codec.metadata(self._plane.metadata(spec))
 
     def get_model_status(self, request: Any, _: grpc.ServicerContext) -> Any:
         """Answer GetModelStatus."""
         return self._codec.status(self._plane.status(self._codec.read_spec(request)))
 
+    def handle_reload_config(self, request: Any, _: grpc.ServicerContext) -> Any:
+        """Answer HandleReloadConfigRequest, once the new models are available."""
+        if self._reload is None:
+            raise ServingError(Code.UNIMPLEMENTED, "this server's models cannot be changed")
+        self._reload(request.config)
+        response = self._codec.stubs.model_management.ReloadConfigResponse()
+        response.status.SetInParent()
+        return response
+
     def _handlers(self) -> list[grpc.GenericRpcHandler]:
         stubs = self._codec.stubs
-        predict = stubs.predict.PredictRequest, stubs.predict.PredictResponse
+        status = stubs.get_model_status.GetModelStatusRequest, stubs.get_model_status.GetModelStatusResponse
+        management = stubs.model_management
+        reload = management.ReloadConfigRequest, management.ReloadConfigResponse
+        return [
+            grpc.method_handlers_generic_handler(
+                "tensorflow.serving.PredictionService", self._prediction_handlers()
+            ),
+            grpc.method_handlers_generic_handler(
+                "tensorflow.serving.ModelService",
+                {
+                    "GetModelStatus": _unary(self.get_model_status, *status, pool=self._telling),
+                    "HandleReloadConfigRequest": _unary(self.handle_reload_config, *reload),
+                },
+            ),
+            *self._health_handlers(),
+        ]
+
+    def _prediction_handlers(self) -> dict[str, Any]:
+        stubs, service = self._codec.stubs, self._prediction
+        predict, classify, regress = (
+            counted(self._plane.metrics, api, method) if self._plane.metrics else method
+            for api, method in (
+                ("Predict", service.predict),
+                ("Classify", service.classify),
+                ("Regress", service.regress),
+            )
+        )
+        classification, regression = stubs.classification, stubs.regression
+        multi = stubs.inference.MultiInferenceRequest, stubs.inference.MultiInferenceResponse
         metadata = (
             stubs.get_model_metadata.GetModelMetadataRequest,
             stubs.get_model_metadata.GetModelMetadataResponse,
         )
-        status = stubs.get_model_status.GetModelStatusRequest, stubs.get_model_status.GetModelStatusResponse
-        return [
-            grpc.method_handlers_generic_handler(
-                "tensorflow.serving.PredictionService",
-                {
-                    "Predict": _unary(self.predict, *predict),
-                    "GetModelMetadata": _unary(self.get_model_metadata, *metadata),
-                },
+        return {
+            "Predict": _unary(predict, stubs.predict.PredictRequest, stubs.predict.PredictResponse),
+            "Classify": _unary(
+                classify, classification.ClassificationRequest, classification.ClassificationResponse
             ),
-            grpc.method_handlers_generic_handler(
-                "tensorflow.serving.ModelService",
-                {"GetModelStatus": _unary(self.get_model_status, *status)},
-            ),
-        ]
+            "Regress": _unary(regress, regression.RegressionRequest, regression.RegressionResponse),
+            "MultiInference": _unary(service.multi_inference, *multi),
+            "GetModelMetadata": _unary(service.get_model_metadata, *metadata, pool=self._telling),
+        }
+
+    def _health_handlers(self) -> list[grpc.GenericRpcHandler]:
+        health = self._health
+        if health is None:
+            return []
+        check = _unary(health.check, health.request, health.response, pool=self._telling)
+        watch = _stream(health.watch, health.request, health.response, pool=self._telling)
+        return [grpc.method_handlers_generic_handler(SERVICE, {"Check": check, "Watch": watch})]
 
 
-def _unary(method: Method, request: Any, response: Any) -> Any:
-    def answer(message: Any, context: grpc.ServicerContext) -> Any:
+def _unary(method: Method, request: Any, response: Any, *, pool: ThreadPoolExecutor | None = None) -> Any:
+    """Return the handler of a method; it runs in `pool`, or else in the server's threads."""
+
+    def answer(body: bytes, context: grpc.ServicerContext) -> Any:
         with _refusals(context):
-            return method(message, context)
+            return method(_parsed(body, request), context)
 
-    return grpc.unary_unary_rpc_method_handler(answer, request.FromString, response.SerializeToString)
+    if pool:
+        # gRPC looks for a pool of a method's own here.
+        answer.experimental_thread_pool = pool  # type: ignore[attr-defined]
+    return grpc.unary_unary_rpc_method_handler(answer, None, response.SerializeToString)
+
+
+def _stream(method: Any, request: Any, response: Any, *, pool: ThreadPoolExecutor) -> Any:
+    """Return the handler of a method that answers by a callback, and between answers holds no thread."""
+
+    def answer(body: bytes, context: grpc.ServicerContext, send: Callable[[Any], None]) -> None:
+        with _refusals(context):
+            method(_parsed(body, request), context, send)
+
+    answer.experimental_thread_pool = pool  # type: ignore[attr-defined]
+    answer.experimental_non_blocking = True  # type: ignore[attr-defined]
+    return grpc.unary_stream_rpc_method_handler(answer, None, response.SerializeToString)
+
+
+def _parsed(body: bytes, request: Any) -> Any:
+    """Return the message; gRPC itself would write a traceback into the log for each that does not parse."""
+    try:
+        return request.FromString(body)
+    except DecodeError as problem:
+        raise ServingError(Code.INTERNAL, "the request is no message of this method") from problem
 
 
 @contextmanager

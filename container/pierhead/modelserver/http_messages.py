@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 
-__all__ = ["Answer", "Handler", "Request", "Work", "head", "html_answer"]
+from pierhead.errors import Code
 
+__all__ = [
+    "Answer",
+    "AwaitedWork",
+    "Handler",
+    "Request",
+    "Work",
+    "finished",
+    "head",
+    "html_answer",
+    "version_number",
+]
+
+# One more than the largest int64 has: enough to be too large.
+DIGITS = 20
 KNOWN_STATUSES = {status.value: status.phrase for status in HTTPStatus} | {429: "Client Error"}
 
 
@@ -24,17 +39,68 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client gets; `closes` ends the connection after it."""
+    """What a client gets; `closes` ends the connection after it, `code` is the canonical status behind it."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     closes: bool = False
+    code: Code = Code.OK
 
 
-Work = Callable[[], Answer]
+Work = Callable[[], "Answer | AwaitedWork"]
+
+
+@dataclass(frozen=True)
+class AwaitedWork:
+    """Work that first waits for others; it can be done like any other, or without a thread for the wait.
+
+    `begin` is given what to call, from any thread, when the wait is over, and returns what to do then: that
+    is short, and may leave long work. An answer from `begin` ends it at once.
+    """
+
+    begin: Callable[[Callable[[], None]], Answer | Callable[[], Answer | Work]]
+
+    def __call__(self) -> Answer:
+        """Return the answer; the calling thread waits."""
+        gate = threading.Lock()
+        gate.acquire()
+        step = self.begin(gate.release)
+        if isinstance(step, Answer):
+            return step
+        gate.acquire()
+        outcome = step()
+        while not isinstance(outcome, Answer):
+            outcome = outcome()
+        return outcome
+
+    def finished(self, finish: Callable[[Answer], Answer]) -> AwaitedWork:
+        """Return the same work with an answer that goes through `finish`."""
+
+        def begin(ready: Callable[[], None]) -> Answer | Callable[[], Answer | Work]:
+            step = self.begin(ready)
+            return finish(step) if isinstance(step, Answer) else lambda: finished(step(), finish)
+
+        return AwaitedWork(begin)
+
+
 Handler = Callable[[Request], Answer | Work]
+
+
+def finished(outcome: Answer | Work, finish: Callable[[Answer], Answer]) -> Answer | Work:
+    """Return an outcome whose answer goes through `finish`, now or when its work is done."""
+    if isinstance(outcome, Answer):
+        return finish(outcome)
+    if isinstance(outcome, AwaitedWork):
+        return outcome.finished(finish)
+    work = outcome
+
+    def finished_work() -> Answer | AwaitedWork:
+        made = work()
+        return finish(made) if isinstance(made, Answer) else made.finished(finish)
+
+    return finished_work
 
 
 def head(answer: Answer, connection: str | None) -> bytes:
@@ -60,3 +126,8 @@ def html_answer(status: HTTPStatus) -> Answer:
         f"<BODY>\n<H1>{title}</H1>\n</BODY></HTML>\n"
     )
     return Answer(status.value, page.encode(), "text/html", closes=True)
+
+
+def version_number(digits: str) -> int:
+    """Return the version that a path names; more digits than a version has are not read to the end."""
+    return int(digits.lstrip("0")[:DIGITS] or "0")

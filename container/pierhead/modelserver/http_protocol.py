@@ -1,7 +1,8 @@
 """The socket side of the HTTP door: requests in, answers out in the same order, nothing about models.
 
 A handler answers a request at once, or returns work for a thread; either way the requests of one connection
-are answered one after another, so pipelining is safe. A client that reads slowly holds back only itself.
+are answered one after another, so pipelining is safe. A client that reads slowly, or sends many requests at
+once, holds back only itself. Work that still waits for a thread when its client goes away is never done.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import TypeVar, cast
 
 import httptools
 
-from pierhead.modelserver.http_messages import Answer, Handler, Request, Work, head, html_answer
+from pierhead.modelserver.awaited_work import awaited_answer
+from pierhead.modelserver.http_messages import Answer, AwaitedWork, Handler, Request, Work, head, html_answer
 
 __all__ = ["HttpProtocol", "HttpServer"]
 
@@ -28,8 +30,14 @@ LOG = logging.getLogger(__name__)
 BACKLOG = 1024
 LONGEST_QUEUE = 16
 LARGE_BODY = 1 << 16
+# Bytes without a whole head, chunk or request among them: the parser copies what it has for each new piece.
+LONGEST_HEAD = 1 << 20
+ANSWERS_IN_A_TURN = 16
+TCP_CLOSED = 7
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 FAILURE = Answer(500, b'{\n    "error": "the model server failed; its log says why"\n}')
 MALFORMED = html_answer(HTTPStatus.BAD_REQUEST)
+DROPPED = Answer(499, closes=True)
 
 
 @dataclass
@@ -39,6 +47,7 @@ class _Pending:
     subject: Request | Answer
     version: str
     keep_alive: bool
+    has_started: bool = False
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -50,43 +59,61 @@ class HttpProtocol(asyncio.Protocol):
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[_Pending] = deque()
-        self._is_busy = False
+        self._current: tuple[_Pending, asyncio.Future[Answer | AwaitedWork]] | None = None
+        self._next_turn: asyncio.Handle | None = None
+        self._unfinished_bytes = 0
         self._is_writable = True
         self._is_ending = False
         self._is_receiving = False
+        self._is_deaf = False
 
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server's connections."""
         self._transport = cast(asyncio.Transport, transport)
-        connection = transport.get_extra_info("socket")
+        self._socket = transport.get_extra_info("socket")
         # asyncio does this only for sockets that it made itself; without it small answers wait 40 ms for an
         # acknowledgement.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections.add(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget what the client asked for; work in a thread ends by itself and its answer is dropped."""
+        """Forget what the client asked for; work under way ends by itself and its answer is dropped."""
         self._connections.discard(self)
         self._queue.clear()
+        if self._current:
+            self._current[1].cancel()
 
     def data_received(self, data: bytes) -> None:
         """Read requests, and answer as many as can be."""
+        if self._is_deaf:
+            return
+        self._unfinished_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # No other protocol is spoken here: the request is answered and the connection ends.
+            self._is_deaf = True
             if self._queue:
                 self._queue[-1].keep_alive = False
         except httptools.HttpParserError:
-            self._queue.append(_Pending(MALFORMED, "1.1", keep_alive=False))
+            self._refuse()
+        if self._unfinished_bytes > LONGEST_HEAD:
+            self._refuse()
         self._advance()
 
     def eof_received(self) -> bool:
-        """Keep a connection open on whose answers the client still waits."""
+        """Keep a connection open on whose answers the client may still wait.
+
+        A client that is gone looks the same as one that has only said all it had to say. Any bytes tell them
+        apart, for the former's machine refuses them: an interim answer, which clients must overlook.
+        """
         self._is_ending = True
-        return self._is_busy or bool(self._queue)
+        pending = self._current[0] if self._current else None
+        if pending and not pending.has_started and pending.version != "1.0":
+            self._transport.write(CONTINUE)
+        return bool(self._current or self._queue)
 
     def pause_writing(self) -> None:
         """Stop answering until the client has read."""
@@ -104,7 +131,7 @@ class HttpProtocol(asyncio.Protocol):
         self._is_receiving = True
         self._target = b""
         self._headers: dict[str, str] = {}
-        self._chunks: list[bytes] = []
+        self._body: bytes | bytearray = b""
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target."""
@@ -116,23 +143,30 @@ class HttpProtocol(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Tell a client that asks first to send its body."""
+        self._unfinished_bytes = 0
         expects = self._headers.get("expect", "").lower() == "100-continue"
-        if expects and not self._is_busy and not self._queue:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if expects and not self._current and not self._queue:
+            self._transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
-        self._chunks.append(body)
+        self._unfinished_bytes = 0
+        if not self._body:
+            self._body = body
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += body
 
     def on_message_complete(self) -> None:
         """Queue the request."""
         self._is_receiving = False
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._unfinished_bytes = 0
+        body, self._body = bytes(self._body), b""
         method = self._parser.get_method().decode("latin-1")
         request = Request(method, self._target.decode(errors="surrogateescape"), self._headers, body)
         keep_alive = self._parser.should_keep_alive()
         self._queue.append(_Pending(request, self._parser.get_http_version(), keep_alive))
-        self._chunks = []
         if len(self._queue) > LONGEST_QUEUE:
             self._transport.pause_reading()
 
@@ -141,11 +175,19 @@ class HttpProtocol(asyncio.Protocol):
     def finish(self) -> None:
         """End the connection as soon as what has arrived is answered."""
         self._is_ending = True
-        if not (self._is_busy or self._queue or self._is_receiving):
+        if not (self._current or self._queue or self._is_receiving):
             self._transport.close()
 
+    def _refuse(self) -> None:
+        """Answer what came before, then that the rest is no HTTP; nothing more is read."""
+        if not self._is_deaf:
+            self._is_deaf = True
+            self._queue.append(_Pending(MALFORMED, "1.1", keep_alive=False))
+
     def _advance(self) -> None:
-        while self._queue and self._is_writable and not self._is_busy and not self._transport.is_closing():
+        for _ in range(ANSWERS_IN_A_TURN):
+            if not self._can_answer():
+                break
             pending = self._queue.popleft()
             if isinstance(pending.subject, Answer):
                 self._write(pending, pending.subject)
@@ -155,18 +197,50 @@ class HttpProtocol(asyncio.Protocol):
                 self._write(pending, outcome)
             else:
                 self._start(pending, outcome)
+        if self._can_answer() and not self._next_turn:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
         if len(self._queue) <= LONGEST_QUEUE and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def _take_turn(self) -> None:
+        self._next_turn = None
+        self._advance()
+
+    def _can_answer(self) -> bool:
+        is_open = self._is_writable and not self._transport.is_closing()
+        return bool(self._queue) and is_open and not self._current
+
     def _start(self, pending: _Pending, work: Work) -> None:
-        self._is_busy = True
-        job = asyncio.get_running_loop().run_in_executor(self._executor, _guarded, work)
+        loop = asyncio.get_running_loop()
+        if isinstance(work, AwaitedWork):
+            pending.has_started = True
+            job = awaited_answer(work, self._executor, _guarded)
+        else:
+            job = loop.run_in_executor(self._executor, self._work_for_client, pending, work)
+        self._current = pending, job
         job.add_done_callback(partial(self._finished, pending))
 
-    def _finished(self, pending: _Pending, job: asyncio.Future[Answer]) -> None:
-        self._is_busy = False
-        if not self._transport.is_closing() and not job.cancelled():
-            self._write(pending, job.result())
+    def _work_for_client(self, pending: _Pending, work: Work) -> Answer | AwaitedWork:
+        """Return what the work returns, in a thread; without doing it where the client is gone."""
+        pending.has_started = True
+        return DROPPED if self._is_refused() else _guarded(work)
+
+    def _is_refused(self) -> bool:
+        """Return whether the client's machine has refused bytes, so that nobody reads an answer."""
+        try:
+            return bool(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSED)
+        except OSError:
+            return True
+
+    def _finished(self, pending: _Pending, job: asyncio.Future[Answer | AwaitedWork]) -> None:
+        self._current = None
+        if self._transport.is_closing() or job.cancelled():
+            return
+        outcome = job.result()
+        if isinstance(outcome, AwaitedWork):
+            self._start(pending, outcome)
+        else:
+            self._write(pending, outcome)
             self._advance()
 
     def _write(self, pending: _Pending, answer: Answer) -> None:

@@ -1,59 +1,61 @@
-"""The first load: every configured model, before either port opens.
+"""What a model needs in order to be served at all: versions on disk, and one of them available.
 
-A model whose base path is missing or empty fails the start at once, where TensorFlow Serving would wait for
-ever: in a container nothing will put it there.
+Messages: TensorFlow Serving's contract, section 3.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from pierhead.errors import Code, ServingError
 from pierhead.modelserver.model_config import ModelConfig
-from pierhead.modelserver.registry import Registry, State, VersionStatus
-from pierhead.modelserver.versions import aspired_versions
-from pierhead.settings import available_cpus
+from pierhead.modelserver.registry import Registry
+from pierhead.modelserver.versions import aspired_versions, warn_of_versions
 
-__all__ = ["load_models"]
+__all__ = ["check_available", "first_folders"]
 
 
-def load_models(registry: Registry, models: tuple[ModelConfig, ...]) -> None:
-    """Load all versions that the models' policies ask for, the highest of each model first.
+def first_folders(models: Iterable[ModelConfig], noun: str) -> dict[str, dict[int, Path]]:
+    """Return the folders of the versions that each model's policy asks for, by the model's name.
 
-    Raises ServingError UNKNOWN naming every version of the models that have none available.
+    Raises ServingError UNKNOWN that counts in `noun`s the models without any.
     """
-    failures = [text for outcome in _load_side_by_side(registry, models) for text in outcome]
+    folders: dict[str, dict[int, Path]] = {}
+    failures: list[str] = []
+    for model in models:
+        try:
+            warn_of_versions(model.base_path, model.policy)
+            folders[model.name] = aspired_versions(model.base_path, model.policy)
+        except ServingError as problem:
+            failures.append(_described(model.name, problem.code, problem.message))
+            continue
+        if not folders[model.name]:
+            message = f"No versions of servable {model.name} found under base path {model.base_path}"
+            failures.append(_described(model.name, Code.NOT_FOUND, message))
+    _refuse(failures, noun)
+    return folders
+
+
+def check_available(registry: Registry, names: Iterable[str], noun: str) -> None:
+    """Raise ServingError UNKNOWN that names every version of the models that have none available."""
+    without = [name for name in names if not registry.available_versions(name)]
+    _refuse(
+        [
+            _described(f"{name} version: {status.version}", status.code, status.message)
+            for name in without
+            for status in registry.statuses(name)
+        ],
+        noun,
+    )
+
+
+def _described(servable: str, code: Code, message: str) -> str:
+    return f"{{name: {servable}}} due to error: {code.name}: {message}"
+
+
+def _refuse(failures: list[str], noun: str) -> None:
     if failures:
         listed = ", ".join(failures)
-        message = f"{len(failures)} servable(s) did not become available: {{{listed}, }}"
+        message = f"{len(failures)} {noun}(s) did not become available: {{{listed}, }}"
         raise ServingError(Code.UNKNOWN, message)
-
-
-def _load_side_by_side(registry: Registry, models: tuple[ModelConfig, ...]) -> list[list[str]]:
-    if len(models) < 2:
-        # A thread would have a malloc arena of its own: 5 MB that a forked server cannot share.
-        return [_load_model(registry, model) for model in models]
-    with ThreadPoolExecutor(min(len(models), 4 * available_cpus())) as threads:
-        return list(threads.map(lambda model: _load_model(registry, model), models))
-
-
-def _load_model(registry: Registry, model: ModelConfig) -> list[str]:
-    """Return what to tell of a model without an available version; nothing of any other."""
-    try:
-        folders = aspired_versions(model.base_path, model.policy)
-    except ServingError as problem:
-        return [f"{{name: {model.name}}} due to error: {problem.code.name}: {problem.message}"]
-    if not folders:
-        problem_text = f"No versions of servable {model.name} found under base path {model.base_path}"
-        return [f"{{name: {model.name}}} due to error: NOT_FOUND: {problem_text}"]
-    statuses = [registry.load(model.name, version, folder) for version, folder in folders.items()]
-    if any(status.state is State.AVAILABLE for status in statuses):
-        return []
-    return list(_described(model.name, statuses))
-
-
-def _described(name: str, statuses: Iterable[VersionStatus]) -> Iterable[str]:
-    for status in statuses:
-        reason = f"{status.code.name}: {status.message}"
-        yield f"{{name: {name} version: {status.version}}} due to error: {reason}"

@@ -11,11 +11,13 @@ from typing import Any
 from google.protobuf import json_format
 
 from pierhead.errors import Code, ServingError
+from pierhead.formats.examples_json import Examples
 from pierhead.formats.tensors import Array
+from pierhead.modelserver.classification import Classifications
 from pierhead.modelserver.dataplane import Metadata, ModelSpec, Prediction
 from pierhead.modelserver.registry import VersionStatus
 from pierhead.serving_stubs import import_serving_stubs
-from pierhead.tensor_protos import read_tensor, write_tensor, write_typed_tensor
+from pierhead.tensor_protos import read_tensor, write_example, write_tensor, write_typed_tensor
 
 __all__ = ["ProtobufCodec"]
 
@@ -33,7 +35,11 @@ class ProtobufCodec:
         """Return the model spec of a request; raise ServingError INVALID_ARGUMENT without one."""
         if not request.HasField("model_spec"):
             raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
-        spec = request.model_spec
+        return self.read_task_spec(request)
+
+    def read_task_spec(self, task: Any) -> ModelSpec:
+        """Return the model spec of one of several tasks; one that is not there is empty."""
+        spec = task.model_spec
         choice = spec.WhichOneof("version_choice")
         return ModelSpec(
             spec.name,
@@ -45,6 +51,64 @@ class ProtobufCodec:
     def read_inputs(self, request: Any) -> dict[str, Array]:
         """Return the tensors of a predict request; raise ServingError INVALID_ARGUMENT for a bad one."""
         return {alias: read_tensor(request.inputs[alias], alias) for alias in sorted(request.inputs)}
+
+    def read_examples(self, inputs: Any) -> list[bytes]:
+        """Return the serialised tf.Examples of an Input; the context, if any, stands before each of them.
+
+        Put together so, protobuf reads the two as one message, whose features are those of both.
+        """
+        match inputs.WhichOneof("kind"):
+            case "example_list":
+                return [example.SerializeToString() for example in inputs.example_list.examples]
+            case "example_list_with_context":
+                listed = inputs.example_list_with_context
+                context = listed.context.SerializeToString()
+                return [context + example.SerializeToString() for example in listed.examples]
+            case _:
+                return []
+
+    def serialised(self, examples: Examples) -> list[bytes]:
+        """Return the serialised tf.Examples of a REST request.
+
+        Raises ServingError INVALID_ARGUMENT for a feature whose name protobuf cannot hold.
+        """
+        inputs = self.stubs.classification.ClassificationRequest().input
+        listed: Any = inputs.example_list
+        try:
+            if examples.context is not None:
+                listed = inputs.example_list_with_context
+                write_example(examples.context, listed.context)
+            for example in examples.examples:
+                write_example(example, listed.examples.add())
+        except UnicodeEncodeError as problem:
+            raise ServingError(Code.INVALID_ARGUMENT, "the name of a feature is not UTF-8") from problem
+        return self.read_examples(inputs)
+
+    def classification(self, spec: ModelSpec, result: Classifications) -> Any:
+        """Return a ClassificationResponse."""
+        response = self.stubs.classification.ClassificationResponse()
+        _write_spec(spec, response.model_spec)
+        _write_classifications(result, response.result)
+        return response
+
+    def regression(self, spec: ModelSpec, result: Array) -> Any:
+        """Return a RegressionResponse."""
+        response = self.stubs.regression.RegressionResponse()
+        _write_spec(spec, response.model_spec)
+        _write_regressions(result, response.result)
+        return response
+
+    def multi_inference(self, results: Sequence[tuple[ModelSpec, Classifications | Array]]) -> Any:
+        """Return a MultiInferenceResponse."""
+        response = self.stubs.inference.MultiInferenceResponse()
+        for spec, result in results:
+            entry = response.results.add()
+            _write_spec(spec, entry.model_spec)
+            if isinstance(result, list):
+                _write_classifications(result, entry.classification_result)
+            else:
+                _write_regressions(result, entry.regression_result)
+        return response
 
     def prediction(self, prediction: Prediction) -> Any:
         """Return a PredictResponse."""
@@ -102,6 +166,22 @@ def _write_spec(spec: ModelSpec, message: Any) -> None:
     message.name = spec.name
     message.signature_name = spec.signature_name
     message.version.value = spec.version or 0
+
+
+def _write_classifications(result: Classifications, message: Any) -> None:
+    for classes in result:
+        entry = message.classifications.add()
+        for label, score in classes:
+            try:
+                entry.classes.add(label=label.decode(), score=score)
+            except UnicodeDecodeError as problem:
+                # A field of protobuf's type `string` holds nothing else.
+                raise ServingError(Code.INTERNAL, f"the label {label!r} is not UTF-8") from problem
+
+
+def _write_regressions(result: Array, message: Any) -> None:
+    for value in result.tolist():
+        message.regressions.add(value=value)
 
 
 def _json(message: Any) -> str:

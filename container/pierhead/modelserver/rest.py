@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -17,9 +18,11 @@ from pierhead.errors import Code, PierheadError, ServingError
 from pierhead.formats.predict_json import Layout, parse_predict, render_error, render_predict
 from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import DataPlane, ModelSpec
-from pierhead.modelserver.http_messages import Answer, Request, Work, html_answer
+from pierhead.modelserver.http_messages import Answer, Request, Work, finished, html_answer, version_number
+from pierhead.modelserver.http_methods import HttpMethods
+from pierhead.modelserver.inference_route import Exchange, InferenceRoute
 from pierhead.modelserver.invocations import Invocations
-from pierhead.modelserver.predict_route import Exchange, PredictRoute
+from pierhead.modelserver.monitoring import Monitoring
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
 
 __all__ = ["RestDoor"]
@@ -45,13 +48,20 @@ class RestDoor:
     """Answers HTTP requests; `timeout_ms` bounds runs, `cors` adds the headers of section 1.5."""
 
     def __init__(
-        self, plane: DataPlane, codec: ProtobufCodec, *, timeout_ms: int = 0, cors: bool = False
+        self,
+        plane: DataPlane,
+        codec: ProtobufCodec,
+        *,
+        timeout_ms: int = 0,
+        cors: bool = False,
+        monitoring: Monitoring | None = None,
     ) -> None:
         self._plane = plane
         self._codec = codec
-        self._predict = PredictRoute(plane, max(timeout_ms, 0))
-        self._invocations = Invocations(self._predict)
-        self._exchange = Exchange(parse_predict, _rendered, refusal_answer)
+        self._methods = HttpMethods(plane, codec)
+        self._route = InferenceRoute(plane, max(timeout_ms, 0))
+        self._monitoring = monitoring
+        self._invocations = Invocations(self._methods, self._route, monitoring)
         self._cors_headers = CORS_HEADERS if cors else ()
 
     def answer(self, request: Request) -> Answer | Work:
@@ -61,36 +71,42 @@ class RestDoor:
             return html_answer(HTTPStatus.NOT_IMPLEMENTED)
         if self._invocations.owns(target):
             return self._invocations.answer(request, target)
+        if self._monitoring and self._monitoring.owns(target):
+            return self._monitoring.page(target)
         if not API.fullmatch(target):
             return html_answer(HTTPStatus.NOT_FOUND)
         answer = self._answer_api(request, target)
-        if not self._cors_headers:
-            return answer
-        if isinstance(answer, Answer):
-            return self._with_cors(answer)
-        work = answer
-        return lambda: self._with_cors(work())
+        return finished(answer, self._with_cors) if self._cors_headers else answer
 
     def _answer_api(self, request: Request, target: str) -> Answer | Work:
         if request.method == "OPTIONS":
             return _preflight_answer(request.headers.get("origin", ""))
         path = {"POST": METHOD_PATH, "GET": MODEL_PATH}.get(request.method)
         match = path.fullmatch(target) if path else None
+        if match and match["version"] and version_number(match["version"]) > LARGEST_VERSION:
+            return Answer(400)
+        if self._monitoring:
+            model = unquote(match["name"] or "") if match else ""
+            api = match["method"] if match and request.method == "POST" else ""
+            return self._monitoring.counted(model, api, lambda: self._answer_match(request, target, match))
+        return self._answer_match(request, target, match)
+
+    def _answer_match(self, request: Request, target: str, match: re.Match[str] | None) -> Answer | Work:
         if match is None:
             return _malformed(request.method, target)
-        if match["version"] and int(match["version"]) > LARGEST_VERSION:
-            return Answer(400)
         if request.method == "GET":
             return self._answer_about(match)
         return self._answer_method(request, target, match)
 
     def _answer_method(self, request: Request, target: str, match: re.Match[str]) -> Answer | Work:
-        if match["method"] == "predict":
-            return self._predict.answer(_spec(match), request, self._exchange)
-        if match["method"] in {"classify", "regress"}:
-            message = f"{match['method']} requests are not served by this model server"
-            return refusal_answer(ServingError(Code.UNIMPLEMENTED, message))
-        return _malformed(request.method, target)
+        spec, method = _spec(match), match["method"]
+        if method == "predict":
+            understand = partial(self._methods.predict, spec, parse=parse_predict, render=_rendered)
+        elif method in {"classify", "regress"}:
+            understand = partial(self._methods.examples, method, spec)
+        else:
+            return _malformed(request.method, target)
+        return self._route.answer(request, Exchange(understand, refusal_answer))
 
     def _answer_about(self, match: re.Match[str]) -> Answer:
         if not match["name"]:
@@ -111,7 +127,7 @@ class RestDoor:
 def refusal_answer(refusal: PierheadError) -> Answer:
     """Return the error answer of TensorFlow Serving for a refusal."""
     code = refusal.code if isinstance(refusal, ServingError) else Code.INTERNAL
-    return Answer(HTTP_STATUS[code], render_error(str(refusal)))
+    return Answer(HTTP_STATUS[code], render_error(str(refusal)), code=code)
 
 
 def _rendered(outputs: Mapping[str, Array], layout: Layout) -> Answer:
@@ -119,7 +135,7 @@ def _rendered(outputs: Mapping[str, Array], layout: Layout) -> Answer:
 
 
 def _spec(match: re.Match[str]) -> ModelSpec:
-    version = int(match["version"]) if match["version"] else None
+    version = version_number(match["version"]) if match["version"] else None
     label = unquote(match["label"]) if match["label"] else None
     return ModelSpec(unquote(match["name"]), version, label)
 

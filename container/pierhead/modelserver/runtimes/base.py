@@ -5,13 +5,14 @@ A platform loads a folder and returns a runtime; the server knows models only th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from pierhead.formats.tensors import Array, Signature
 
-__all__ = ["Platform", "Runtime"]
+__all__ = ["DeferringRuntime", "Platform", "Runtime"]
 
 
 class Runtime(Protocol):
@@ -33,6 +34,10 @@ class Runtime(Protocol):
     def definitions(self) -> Mapping[str, bytes]:
         """The serialised SignatureDef messages, by name, as metadata answers show them."""
 
+    @property
+    def steady(self) -> Container[str]:
+        """The signatures whose runs take as long as the shapes of their inputs say, whatever the values."""
+
     def run(
         self,
         signature: str,
@@ -50,6 +55,26 @@ class Runtime(Protocol):
 
     def unload(self) -> None:
         """Give up what the model holds; no run may follow."""
+
+
+class DeferringRuntime(ABC):
+    """A runtime whose runs wait for others, and that needs no thread of the caller for the wait."""
+
+    @abstractmethod
+    def begin(
+        self,
+        signature: str,
+        inputs: Mapping[str, Array],
+        outputs: Sequence[str],
+        *,
+        ready: Callable[[], None],
+        timeout_ms: int = 0,
+    ) -> Callable[[], dict[str, Array]]:
+        """Begin a run, and return what returns its outputs, or raises its error, once `ready` was called.
+
+        `ready` is called once, from any thread, and must not raise. Raises ServingError for a run that
+        cannot wait.
+        """
 
 
 class Platform(Protocol):

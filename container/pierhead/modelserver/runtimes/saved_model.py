@@ -6,9 +6,10 @@ an eager signature. Declared shapes are never checked: an operation objects, or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +20,26 @@ from tensorflow.core.protobuf import config_pb2
 
 from pierhead.errors import Code, ServingError
 from pierhead.formats.tensors import Array, Signature, TensorSpec
+from pierhead.modelserver.runtimes.session_options import SessionOptions
+from pierhead.modelserver.runtimes.steadiness import is_steady
 
 __all__ = ["SavedModelPlatform", "SessionOptions"]
 
 CALLABLES = 128
 RUN_IN_CALLER = -1
 LOAD_FAILURES = (OSError, RuntimeError, ValueError, TypeError, KeyError)
+# What the Session of Python puts before an operation's own message.
+EXECUTION_PREFIX = re.compile(
+    r"\AGraph execution error:\n\n(?:Detected at node .*?\nNode: .*?\n)?", re.DOTALL
+)
 CODES = frozenset(int(code) for code in Code)
-
-
-@dataclass(frozen=True)
-class SessionOptions:
-    """How Sessions are made: threads (0 is TensorFlow's choice), the share of a GPU's memory, graph tags."""
-
-    intra_op_threads: int = 0
-    inter_op_threads: int = 0
-    gpu_memory_fraction: float = 0.0
-    tags: tuple[str, ...] = ("serve",)
-
-    def config(self) -> Any:
-        """Return the ConfigProto of these options."""
-        gpu = config_pb2.GPUOptions(per_process_gpu_memory_fraction=self.gpu_memory_fraction)
-        return config_pb2.ConfigProto(
-            intra_op_parallelism_threads=self.intra_op_threads,
-            inter_op_parallelism_threads=self.inter_op_threads,
-            gpu_options=gpu,
-            allow_soft_placement=True,
-        )
 
 
 @dataclass(frozen=True)
 class SavedModelPlatform:
     """Loads SavedModels into Sessions."""
 
-    options: SessionOptions = SessionOptions()
+    options: SessionOptions = field(default_factory=SessionOptions)
 
     def load(self, folder: Path) -> SavedModelRuntime:
         """Return the SavedModel in a folder; raise ServingError where it cannot be loaded."""
@@ -61,19 +48,19 @@ class SavedModelPlatform:
         try:
             with graph.as_default():
                 meta_graph = tf.compat.v1.saved_model.load(session, list(self.options.tags), str(folder))
+            return SavedModelRuntime(session, meta_graph.signature_def, _steady_signatures(meta_graph))
         except tf.errors.OpError as problem:
             session.close()
             raise _translated(problem) from problem
         except LOAD_FAILURES as problem:
             session.close()
             raise ServingError(_load_failure_code(problem), str(problem)) from problem
-        return SavedModelRuntime(session, meta_graph.signature_def)
 
 
 class SavedModelRuntime:
     """A SavedModel in a Session."""
 
-    def __init__(self, session: Any, definitions: Mapping[str, Any]) -> None:
+    def __init__(self, session: Any, definitions: Mapping[str, Any], steady: frozenset[str]) -> None:
         self._session = session
         self._definitions = dict(definitions)
         self.signatures = {name: _signature_of(name, each) for name, each in self._definitions.items()}
@@ -87,7 +74,9 @@ class SavedModelRuntime:
             for name, each in self._definitions.items()
         }
         self._dtypes = {name: _input_dtypes(each) for name, each in self._definitions.items()}
-        self._callable = lru_cache(CALLABLES)(self._make_callable)
+        self.steady = steady
+        # Bound to the Session and not to this object, which would then refer to itself and live on.
+        self._callable = lru_cache(CALLABLES)(partial(_make_callable, session, self._definitions))
 
     def run(
         self,
@@ -105,7 +94,7 @@ class SavedModelRuntime:
             values = call(*inputs.values())
         except tf.errors.OpError as problem:
             raise _translated(problem) from problem
-        return {name: np.asarray(values[place]) for name, place in zip(outputs, places, strict=True)}
+        return {name: _array(values[place]) for name, place in zip(outputs, places, strict=True)}
 
     def unload(self) -> None:
         """Close the Session."""
@@ -119,27 +108,53 @@ class SavedModelRuntime:
                 problem = f"{_spoken(wanted[name])} but {_spoken(array.dtype)} is provided"
                 raise ServingError(Code.INVALID_ARGUMENT, f"Expects arg[{place}] to be {problem}")
 
-    def _make_callable(
-        self,
-        signature: str,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        in_caller: bool,
-        timeout_ms: int,
-    ) -> tuple[Callable[..., list[Any]], list[int]]:
-        definition = self._definitions[signature]
-        fetches = [definition.outputs[name].name for name in outputs]
-        distinct = list(dict.fromkeys(fetches))
-        options = config_pb2.CallableOptions(
-            feed=[definition.inputs[name].name for name in inputs], fetch=distinct
-        )
-        options.run_options.inter_op_thread_pool = RUN_IN_CALLER if in_caller else 0
-        options.run_options.timeout_in_ms = timeout_ms
-        try:
-            call = self._session._make_callable_from_options(options)
-        except tf.errors.OpError as problem:
-            raise _translated(problem) from problem
-        return call, [distinct.index(fetch) for fetch in fetches]
+
+def _make_callable(
+    session: Any,
+    definitions: Mapping[str, Any],
+    signature: str,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    in_caller: bool,
+    timeout_ms: int,
+) -> tuple[Callable[..., list[Any]], list[int]]:
+    definition = definitions[signature]
+    fetches = [_tensor_name(definition.outputs, name) for name in outputs]
+    distinct = list(dict.fromkeys(fetches))
+    options = config_pb2.CallableOptions(
+        feed=[_tensor_name(definition.inputs, name) for name in inputs], fetch=distinct
+    )
+    options.run_options.inter_op_thread_pool = RUN_IN_CALLER if in_caller else 0
+    options.run_options.timeout_in_ms = timeout_ms
+    try:
+        call = session._make_callable_from_options(options)
+    except tf.errors.OpError as problem:
+        raise _translated(problem) from problem
+    return call, [distinct.index(fetch) for fetch in fetches]
+
+
+def _tensor_name(tensors: Mapping[str, Any], alias: str) -> str:
+    """Return the graph's name of a tensor; raise ServingError for a ragged or sparse one, which has more."""
+    info = tensors[alias]
+    kind = info.WhichOneof("encoding")
+    if kind != "name":
+        word = {"composite_tensor": "ragged", "coo_sparse": "sparse"}.get(kind, "without a name")
+        message = f"Tensor {alias} of the signature is {word}: only dense tensors can be served"
+        raise ServingError(Code.INVALID_ARGUMENT, message)
+    return str(info.name)
+
+
+def _steady_signatures(meta_graph: Any) -> frozenset[str]:
+    return frozenset(
+        name
+        for name, each in meta_graph.signature_def.items()
+        if is_steady(meta_graph.graph_def, (info.name for info in each.outputs.values()))
+    )
+
+
+def _array(value: Any) -> Array:
+    """Return what a Session fetched as an array; it gives a scalar of DT_STRING as bare bytes."""
+    return np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
 
 
 def _signature_of(name: str, definition: Any) -> Signature:
@@ -171,7 +186,7 @@ def _spoken(dtype: np.dtype[Any]) -> str:
 
 def _translated(problem: Any) -> ServingError:
     code = Code(problem.error_code) if problem.error_code in CODES else Code.UNKNOWN
-    return ServingError(code, problem.message)
+    return ServingError(code, EXECUTION_PREFIX.sub("", problem.message))
 
 
 def _load_failure_code(problem: Exception) -> Code:

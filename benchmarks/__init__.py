@@ -1,0 +1,1 @@
+"""What the model server costs, measured from outside: run `make bench`."""

@@ -1,0 +1,132 @@
+"""One inference request over HTTP, from body to body, whatever the method and the format.
+
+Small bodies and short runs are done at once, and runs that wait for others wait without a thread; anything
+else becomes work for one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from pierhead.errors import PierheadError
+from pierhead.formats.tensors import Array
+from pierhead.modelserver.dataplane import Call, DataPlane, Prediction
+from pierhead.modelserver.http_messages import Answer, AwaitedWork, Request, Work
+from pierhead.modelserver.runtimes.base import DeferringRuntime
+
+__all__ = ["Exchange", "Inference", "InferenceRoute"]
+
+SMALL_BODY = 1 << 16
+# A broken body costs up to 10 microseconds for each bracket until it is refused.
+FEW_BRACKETS = 1000
+# Rendering more takes longer than handing it to a thread.
+FEW_VALUES = 1 << 12
+LARGEST_INFLATED = 100 << 20
+GZIP_WINDOW = 31
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A request that was understood: the run that it asks for, and what makes the answer of the outputs."""
+
+    call: Call
+    render: Callable[[Mapping[str, Array]], Answer]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How a body is understood, and how a refusal becomes an answer; both raise or take PierheadError."""
+
+    understand: Callable[[bytes], Inference]
+    refuse: Callable[[PierheadError], Answer]
+
+
+@dataclass(frozen=True)
+class InferenceRoute:
+    """Answers inference requests; `timeout_ms` bounds the run, 0 does not."""
+
+    plane: DataPlane
+    timeout_ms: int = 0
+
+    def answer(self, request: Request, exchange: Exchange) -> Answer | Work:
+        """Return the answer, or the work that makes it."""
+        if _is_gzipped(request) or not _is_small(request.body):
+            return partial(self._answer_large, request, exchange)
+        try:
+            inference = exchange.understand(request.body)
+        except PierheadError as refusal:
+            return exchange.refuse(refusal)
+        if inference.call.is_short:
+            return self._run(inference, exchange, in_caller=True)
+        return self._awaited(inference, exchange) or partial(self._run, inference, exchange)
+
+    def _answer_large(self, request: Request, exchange: Exchange) -> Answer | AwaitedWork:
+        body = _inflated(request.body) if _is_gzipped(request) else request.body
+        try:
+            inference = exchange.understand(body)
+        except PierheadError as refusal:
+            return exchange.refuse(refusal)
+        return self._awaited(inference, exchange) or self._run(inference, exchange)
+
+    def _awaited(self, inference: Inference, exchange: Exchange) -> AwaitedWork | None:
+        runtime = inference.call.servable.runtime
+        if not isinstance(runtime, DeferringRuntime):
+            return None
+        return AwaitedWork(partial(self._begin, inference, exchange, runtime))
+
+    def _begin(
+        self, inference: Inference, exchange: Exchange, runtime: DeferringRuntime, ready: Callable[[], None]
+    ) -> Answer | Callable[[], Answer | Work]:
+        try:
+            outcome = self.plane.begin(inference.call, runtime, ready, timeout_ms=self.timeout_ms)
+        except PierheadError as refusal:
+            return exchange.refuse(refusal)
+        return partial(self._end, inference, exchange, outcome)
+
+    def _end(
+        self, inference: Inference, exchange: Exchange, outcome: Callable[[], Prediction]
+    ) -> Answer | Work:
+        """Return the answer, or the work that makes it where outputs are many."""
+        try:
+            outputs = outcome().outputs
+        except PierheadError as refusal:
+            return exchange.refuse(refusal)
+        render = partial(self._rendered, inference, exchange, outputs)
+        is_small = all(array.size <= FEW_VALUES for array in outputs.values())
+        return render() if is_small else render
+
+    def _rendered(self, inference: Inference, exchange: Exchange, outputs: Mapping[str, Array]) -> Answer:
+        try:
+            return inference.render(outputs)
+        except PierheadError as refusal:
+            return exchange.refuse(refusal)
+
+    def _run(self, inference: Inference, exchange: Exchange, *, in_caller: bool = False) -> Answer:
+        call = inference.call
+        try:
+            with call.measured():
+                prediction = self.plane.run(call, in_caller=in_caller, timeout_ms=self.timeout_ms)
+                return inference.render(prediction.outputs)
+        except PierheadError as refusal:
+            return exchange.refuse(refusal)
+
+
+def _is_small(body: bytes) -> bool:
+    return len(body) <= SMALL_BODY and body.count(b"[") + body.count(b"{") <= FEW_BRACKETS
+
+
+def _is_gzipped(request: Request) -> bool:
+    return "gzip" in request.headers.get("content-encoding", "")
+
+
+def _inflated(body: bytes) -> bytes:
+    """Return a gzip body inflated; empty where it is no gzip, or too large (contract, section 1.1)."""
+    inflater = zlib.decompressobj(GZIP_WINDOW)
+    try:
+        inflated = inflater.decompress(body, LARGEST_INFLATED)
+    except zlib.error:
+        return b""
+    return inflated if inflater.eof else b""
