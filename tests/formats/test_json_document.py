@@ -144,6 +144,15 @@ def test_ragged_arrays_are_left_to_the_exact_reader(text: bytes) -> None:
     assert read_numeric_array(text) is None
 
 
+@given(text=dense_arrays())
+@settings(max_examples=200, deadline=None)
+def test_array_goes_back_to_what_it_was_read_from(text: str) -> None:
+    array = read_numeric_array(text.encode())
+
+    if array is not None:
+        assert repr(JsonReader(text.encode(), quick_from=None).read()) == repr(exact(array))
+
+
 def test_nesting_has_no_limit() -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     document = first_object(b'{"a":' + deep + b',"instances":[1]}')

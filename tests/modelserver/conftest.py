@@ -44,13 +44,17 @@ def server(half_model: Path, free_ports: Callable[[int], int]) -> Iterator[Runni
 def full_server(
     half_model: Path, free_ports: Callable[[int], int], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningServer]:
-    """Return a real server of `half` with all that is off by default: monitoring, health, stricter checks."""
+    """Return a real server of `half` with all that is off by default: monitoring, health, stricter checks.
+
+    The profiler, which is on by default, is off.
+    """
     config = tmp_path_factory.mktemp("monitoring") / "monitoring.config"
     config.write_text("prometheus_config { enable: true }")
     flags = [
         f"--monitoring_config_file={config}",
         "--enable_grpc_healthcheck_service",
         "--enable_signature_method_name_check",
+        "--enable_profiler=false",
     ]
     with running_server(free_ports(2), half_model, *flags) as running:
         yield running

@@ -30,7 +30,14 @@ def museum(
     """Return a server of all good models."""
     config = tmp_path_factory.mktemp("museum") / "models.config"
     config.write_text(config_text(*(aged / name for name in GOOD)))
-    flags = [f"--model_config_file={config}", "--max_num_load_retries=0", "--file_system_poll_wait_seconds=0"]
+    monitoring = config.with_name("monitoring.config")
+    monitoring.write_text("prometheus_config { enable: true }")
+    flags = [
+        f"--model_config_file={config}",
+        f"--monitoring_config_file={monitoring}",
+        "--max_num_load_retries=0",
+        "--file_system_poll_wait_seconds=0",
+    ]
     with running_server(free_ports(2), aged, *flags, known="/v1/models/keras") as running:
         yield running
 
@@ -74,6 +81,14 @@ def test_ragged_output_is_refused_with_a_reason(museum: RunningServer) -> None:
 
     expected = "Tensor parts of the signature is ragged: only dense tensors can be served"
     assert (400, {"error": expected}) == (answer.status_code, answer.json())
+
+
+def test_page_tells_of_warm_up_requests(aged: Path, museum: RunningServer) -> None:
+    page = requests.get(museum.url("/monitoring/prometheus/metrics"), timeout=SECONDS).text
+    labels = f'{{model_path="{aged / "warm" / "1"}",status="OK"}}'
+
+    assert f":tensorflow:serving:model_warmup_latency_count{labels} 1\n" in page
+    assert f":tensorflow:serving:model_warmup_records_read{labels} 5\n" in page
 
 
 def test_warmed_model_serves(museum: RunningServer) -> None:

@@ -17,6 +17,7 @@ from tests.modelserver.fake_runtime import FakePlatform, FakeRuntime
 from pierhead.errors import Code, ServingError
 from pierhead.formats.tensors import Array
 from pierhead.modelserver.batching.parameters import BatchingParameters
+from pierhead.modelserver.batching.recording import BatchRecorder
 from pierhead.modelserver.batching.runtime import (
     BatchingPlatform,
     BatchingRuntime,
@@ -25,6 +26,7 @@ from pierhead.modelserver.batching.runtime import (
 )
 from pierhead.modelserver.batching.scheduler import BatchQueue, Scheduler, start_threads
 from pierhead.modelserver.batching.tasks import Task
+from pierhead.modelserver.metrics import Metrics
 
 SECONDS = 30.0
 THREE_ROWS = BatchingParameters(max_batch_size=3, batch_timeout_micros=10**12)
@@ -183,6 +185,38 @@ def test_request_without_rows_to_count_is_refused(scheduler: Scheduler) -> None:
 
 def test_no_signature_is_steady(scheduler: Scheduler) -> None:
     assert not list(BatchingRuntime(Recorder(), scheduler, AT_ONCE).steady)  # type: ignore[call-overload]
+
+
+def page_of(metrics: Metrics) -> dict[str, float]:
+    """Return the numbers below `batching_session`."""
+    pairs = (line.rpartition(" ") for line in metrics.page().decode().splitlines() if line[0] != "#")
+    batching = ":tensorflow:serving:batching_session:"
+    return {name.removeprefix(batching): float(number) for name, _, number in pairs if batching in name}
+
+
+def test_monitoring_is_told_of_requests_and_runs(scheduler: Scheduler) -> None:
+    metrics = Metrics()
+    parameters = replace(THREE_ROWS, max_batch_size=4, allowed_batch_sizes=(4,), batch_timeout_micros=0)
+    runtime = BatchingRuntime(FakeRuntime(), scheduler, parameters, BatchRecorder(metrics))
+    runtime.run("pair", {"a": floats(1, 2, 3), "b": floats(4, 5, 6)}, ("sum",))
+    page = page_of(metrics)
+
+    assert (page["input_batch_size_count{}"], page["input_batch_size_sum{}"]) == (2, 6)
+    assert (page["processed_batch_size_count{}"], page["processed_batch_size_sum{}"]) == (1, 4)
+    assert page['padding_size_sum{execution_batch_size="4"}'] == 1
+    assert page["wrapped_run_count{}"] == 1
+    assert page['queuing_latency_count{thread_pool_name=""}'] == 1
+
+
+def test_each_request_of_a_batch_has_waited(scheduler: Scheduler) -> None:
+    metrics = Metrics()
+    runtime = BatchingRuntime(FakeRuntime(), scheduler, THREE_ROWS, BatchRecorder(metrics))
+    answers(runtime, (DEFAULT, {"x": floats(2, 4)}, ("y",)), (DEFAULT, {"x": floats(6)}, ("y",)))
+    page = page_of(metrics)
+
+    assert page["wrapped_run_count{}"] == 1
+    assert page['queuing_latency_count{thread_pool_name=""}'] == 2
+    assert 0 < page['queuing_latency_sum{thread_pool_name=""}'] < SECONDS * 1e6
 
 
 def test_unloading_runs_what_waits() -> None:

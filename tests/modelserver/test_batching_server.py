@@ -39,7 +39,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(model: Path, free_ports: Callable[[int], int]) -> Iterator[RunningServer]:
     file = model / "batching.config"
     file.write_text(PARAMETERS)
+    monitoring = model / "monitoring.config"
+    monitoring.write_text("prometheus_config { enable: true }")
     flags = [
+        f"--monitoring_config_file={monitoring}",
         "--enable_batching",
         f"--batching_parameters_file={file}",
         "--rest_api_timeout_in_ms=0",
@@ -92,6 +95,18 @@ def test_request_beyond_the_largest_batch_is_told_as_400(server: RunningServer) 
 
     assert answer.status_code == 400
     assert answer.json() == {"error": "Task size 5 is larger than maximum input batch size 4"}
+
+
+def test_page_tells_of_batches(server: RunningServer) -> None:
+    assert post(server, [1.0, 2.0, 3.0, 4.0]).status_code == 200
+    page = requests.get(server.url("/monitoring/prometheus/metrics"), timeout=SECONDS).text
+    pairs = [line.rpartition(" ") for line in page.splitlines() if ":batching_session:" in line]
+    counts = {name.rpartition("batching_session:")[2]: number for name, _, number in pairs}
+
+    runs = counts["wrapped_run_count{}"]
+    assert int(runs) > 0
+    assert counts['padding_size_count{execution_batch_size="4"}'] == runs
+    assert counts["processed_batch_size_count{}"] == runs
 
 
 def test_wrong_parameters_file_ends_the_start(model: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -148,3 +149,20 @@ def test_predict_wants_one_of_three_method_names(channel: grpc.Channel, stubs: S
 
     assert caught.value.code() is grpc.StatusCode.INTERNAL
     assert str(caught.value.details()).startswith("Expected prediction signature method_name to be one of {")
+
+
+def test_reload_tells_the_increase_of_counters(
+    full_server: RunningServer, channel: grpc.Channel, half_model: Path, stubs: ServingStubs
+) -> None:
+    stubs.PredictionServiceStub(channel).Predict(predict_request(stubs), timeout=SECONDS)
+    names = ["/tensorflow/serving/request_count", "/no/such/metric"]
+    request = stubs.model_management.ReloadConfigRequest(metric_names=names)
+    request.config.model_config_list.config.add(
+        name="half", base_path=str(half_model), model_platform="tensorflow"
+    )
+    answer = stubs.ModelServiceStub(channel).HandleReloadConfigRequest(request, timeout=SECONDS)
+
+    assert [(metric.name, metric.int64_value_increase) for metric in answer.metric] == [
+        (name, 0) for name in names
+    ]
+    assert all(metric.HasField("int64_value_increase") for metric in answer.metric)

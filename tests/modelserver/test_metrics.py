@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from pierhead.modelserver.metrics import MOST_LABEL_SETS, Counter, Histogram, Metrics
 
 
@@ -101,3 +103,21 @@ def test_page_is_in_the_order_of_names_and_ends_with_a_newline() -> None:
 
     assert names == sorted(names)
     assert page.endswith("\n")
+
+
+def test_counter_is_found_by_its_own_name_or_the_page_s() -> None:
+    metrics = Metrics()
+    metrics.request_count.add("half", "OK", amount=2)
+    metrics.request_count.add("other", "NOT_FOUND")
+
+    assert metrics.count("/tensorflow/serving/request_count") == 3
+    assert metrics.count(":tensorflow:serving:request_count") == 3
+
+
+@pytest.mark.parametrize("name", ["", "request_count", "/tensorflow/serving/request_latency", "/other"])
+def test_what_is_no_counter_counts_nothing(name: str) -> None:
+    metrics = Metrics()
+    metrics.request_count.add("half", "OK")
+    metrics.request_latency.record(5, "half", "predict", "REST")
+
+    assert metrics.count(name) == 0

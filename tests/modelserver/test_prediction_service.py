@@ -9,6 +9,7 @@ import pytest
 from tests.modelserver.fake_runtime import FakePlatform
 
 from pierhead.errors import Code, ServingError
+from pierhead.formats.tensors import Signature, TensorSpec
 from pierhead.modelserver.dataplane import DataPlane
 from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.prediction_service import PredictionService, counted, time_limit
@@ -101,3 +102,27 @@ def test_counted_method_is_timed_where_it_succeeds(service: PredictionService, s
     assert [line for line in lines if "request_latency_count" in line] == [
         ':tensorflow:serving:request_latency_count{model_name="m",API="Predict",entrypoint="GRPC"} 1'
     ]
+
+
+def test_examples_of_multi_inference_are_counted_once(platform: FakePlatform, stubs: ServingStubs) -> None:
+    registry, metrics = Registry(platform, Retries()), Metrics()
+    client: Any = Client()
+    registry.load("m", 3, Path("/m/3"))
+    runtime, method = platform.runtimes[0], "tensorflow/serving/regress"
+    strings, floats = TensorSpec("DT_STRING", (-1,)), TensorSpec("DT_FLOAT", (-1,))
+    request = stubs.inference.MultiInferenceRequest()
+    request.input.example_list.examples.add()
+    request.input.example_list.examples.add()
+    for name in ("a", "b"):
+        runtime.signatures[name] = Signature(name, method, {"inputs": strings}, {"outputs": floats})
+        runtime.feeds = {**runtime.feeds, name: {"inputs": "e:0"}}
+        runtime.functions[name] = lambda _: {"outputs": np.zeros(2, np.float32)}
+        task = request.tasks.add(method_name=method)
+        task.model_spec.name, task.model_spec.signature_name = "m", name
+    service = PredictionService(DataPlane(registry, metrics=metrics), ProtobufCodec())
+    service.multi_inference(request, client)
+    page = metrics.page().decode().splitlines()
+
+    assert ':tensorflow:serving:request_example_count_total{model="m"} 2' in page
+    assert ':tensorflow:serving:request_example_counts_sum{model="m"} 2' in page
+    assert ':tensorflow:serving:request_example_counts_count{model="m"} 1' in page

@@ -6,10 +6,12 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.modelserver.fake_profiler import FakeProfiler
 from tests.modelserver.fake_runtime import FakePlatform
 
 from pierhead.modelserver.dataplane import DataPlane
 from pierhead.modelserver.grpc_server import GrpcAddress, GrpcServer
+from pierhead.modelserver.profiler import ProfilerService
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
 from pierhead.modelserver.registry import Registry, Retries
 from pierhead.modelserver.surface import GRPC_METHODS, REST_ROUTES, Offer, Offered
@@ -21,11 +23,20 @@ def channel(free_ports: Callable[[int], int]) -> Iterator[grpc.Channel]:
     port = free_ports(1)
     registry = Registry(FakePlatform(), Retries())
     registry.load("half", 1, Path("/half/1"))
-    server = GrpcServer(DataPlane(registry), ProtobufCodec(), threads=1, reload=lambda _: None, health=True)
+    profiler = FakeProfiler()
+    server = GrpcServer(
+        DataPlane(registry),
+        ProtobufCodec(),
+        threads=1,
+        reload=lambda _: None,
+        health=True,
+        profiler=ProfilerService(profiler.start),
+    )
     server.start(GrpcAddress(port, "127.0.0.1"))
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel
     server.stop(0)
+    profiler.stop()
 
 
 @pytest.mark.parametrize("offer", GRPC_METHODS, ids=lambda offer: offer.name)

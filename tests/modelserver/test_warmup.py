@@ -8,6 +8,7 @@ import pytest
 from tests.modelserver.fake_runtime import FakePlatform
 
 from pierhead.errors import Code, ServingError
+from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.registry import Registry, Retries, State, VersionStatus
 from pierhead.modelserver.warmup import RECORDS, WarmingPlatform
 from pierhead.serving_stubs import ServingStubs
@@ -117,3 +118,24 @@ def test_damaged_file_fails_the_load(version: Path) -> None:
     status = Registry(WarmingPlatform(FakePlatform(), damaged), Retries()).load("m", 1, version)
 
     assert (State.END, Code.DATA_LOSS) == (status.state, status.code)
+
+
+@pytest.mark.parametrize(("last", "status"), [(b"", "OK"), (b"\xff", "INVALID_ARGUMENT")])
+def test_monitoring_is_told_of_records_and_status(
+    version: Path, predict_record: bytes, last: bytes, status: str
+) -> None:
+    metrics = Metrics()
+    platform = WarmingPlatform(FakePlatform(), lambda _: iter([predict_record, last]), metrics=metrics)
+    Registry(platform, Retries()).load("m", 1, version)
+    labels = f'{{model_path="{version}",status="{status}"}}'
+    page = metrics.page().decode().splitlines()
+
+    assert f":tensorflow:serving:model_warmup_records_read{labels} 2" in page
+    assert f":tensorflow:serving:model_warmup_latency_count{labels} 1" in page
+
+
+def test_version_without_a_file_leaves_nothing_on_the_page(tmp_path: Path) -> None:
+    metrics = Metrics()
+    WarmingPlatform(FakePlatform(), lambda _: iter([]), metrics=metrics).load(tmp_path)
+
+    assert metrics.page() == Metrics().page()

@@ -90,6 +90,13 @@ def test_embedded_server_without_a_nursery_is_a_module(inputs: Inputs) -> None:
     assert "--bind_address=127.0.0.1" in command
 
 
+@pytest.mark.parametrize("use_nursery", [True, False])
+def test_embedded_server_never_listens_off_loopback(use_nursery: bool, inputs: Inputs) -> None:
+    command = specs(inputs, model_server=None, use_nursery=use_nursery)["model-server-1"].command
+
+    assert {"--bind_address=127.0.0.1", "--enable_profiler=false"} <= set(command)
+
+
 def test_forked_server_has_flags_alone_and_needs_the_nursery(inputs: Inputs) -> None:
     server = specs(inputs, model_server=None, use_nursery=True)["model-server-1"]
 
@@ -132,7 +139,10 @@ def test_flags_are_left_out_where_nothing_is_set(inputs: Inputs) -> None:
 
 
 def test_external_server_gets_no_flag_that_it_does_not_know(inputs: Inputs) -> None:
-    assert not any(each.startswith("--bind_address") for each in specs(inputs)["model-server-1"].command)
+    command = specs(inputs)["model-server-1"].command
+
+    assert not any(each.startswith("--bind_address") for each in command)
+    assert "--enable_profiler=false" not in command
 
 
 def test_openmp_threads_reach_the_model_servers(inputs: Inputs) -> None:

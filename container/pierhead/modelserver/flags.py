@@ -92,11 +92,7 @@ class ServerFlags:
     enable_signature_method_name_check: bool = _flag(False, "a method runs only signatures made for it")
     xla_cpu_compilation_enabled: bool = _idle(False, "compile for the CPU with XLA", because=NO_XLA)
     xla_gpu_compilation_enabled: bool = _idle(False, "compile for the GPU with XLA", because=NO_XLA)
-    enable_profiler: bool = _idle(
-        True,
-        "the profiler's gRPC service",
-        because="Python's gRPC server and the profiler's cannot share a port",
-    )
+    enable_profiler: bool = _flag(True, "the profiler's gRPC service; its first call opens a further port")
     thread_pool_factory_config_file: str = _idle(
         "", "text proto ThreadPoolConfig", because="it names classes that are compiled into a server"
     )

@@ -8,7 +8,7 @@ Serving's contract, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from pierhead.errors import Code, ServingError, StartError
 from pierhead.modelserver.dataplane import DataPlane
 from pierhead.modelserver.health import SERVICE, HealthService
 from pierhead.modelserver.prediction_service import Method, PredictionService, counted
+from pierhead.modelserver.profiler import ProfilerService
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
 
 __all__ = ["GrpcAddress", "GrpcServer"]
@@ -54,7 +55,7 @@ class GrpcAddress:
 
 
 class GrpcServer:
-    """Serves both services on threads of its own, and with `health` gRPC's health service."""
+    """Serves both services on threads of its own, with `health` gRPC's health service, and a profiler's."""
 
     def __init__(
         self,
@@ -65,12 +66,14 @@ class GrpcServer:
         arguments: str = "",
         reload: Reload | None = None,
         health: bool = False,
+        profiler: ProfilerService | None = None,
     ) -> None:
         self._reload = reload
         self._plane = plane
         self._codec = codec
         self._prediction = PredictionService(plane, codec)
         self._health = HealthService() if health else None
+        self._profiler = profiler
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
@@ -99,6 +102,8 @@ class GrpcServer:
         if self._health:
             self._health.stop()
         self._server.stop(grace).wait()
+        if self._profiler:
+            self._profiler.stop()
 
     def get_model_status(self, request: Any, _: grpc.ServicerContext) -> Any:
         """Answer GetModelStatus."""
@@ -108,10 +113,18 @@ class GrpcServer:
         """Answer HandleReloadConfigRequest, once the new models are available."""
         if self._reload is None:
             raise ServingError(Code.UNIMPLEMENTED, "this server's models cannot be changed")
+        before = self._counts(request.metric_names)
         self._reload(request.config)
         response = self._codec.stubs.model_management.ReloadConfigResponse()
         response.status.SetInParent()
+        for name, count in self._counts(request.metric_names).items():
+            response.metric.add(name=name, int64_value_increase=count - before[name])
         return response
+
+    def _counts(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the count of each counter; 0 where there is none, and without monitoring."""
+        metrics = self._plane.metrics
+        return {name: metrics.count(name) if metrics else 0 for name in names}
 
     def _handlers(self) -> list[grpc.GenericRpcHandler]:
         stubs = self._codec.stubs
@@ -130,6 +143,7 @@ class GrpcServer:
                 },
             ),
             *self._health_handlers(),
+            *([self._profiler.handler()] if self._profiler else []),
         ]
 
     def _prediction_handlers(self) -> dict[str, Any]:

@@ -17,7 +17,8 @@ __all__ = ["Counter", "Histogram", "Metrics"]
 PREFIX = ":tensorflow:serving:"
 MOST_LABEL_SETS = 10_000
 LATENCY_LIMITS = tuple(10 * 1.8**power for power in range(33))
-EXAMPLE_LIMITS = tuple(float(2**power) for power in range(20))
+QUEUING_LIMITS = tuple(100 * 1.2**power for power in range(52))
+EXAMPLE_LIMITS = SIZE_LIMITS = tuple(float(2**power) for power in range(20))
 Labels = tuple[str, ...]
 
 
@@ -35,6 +36,11 @@ class Counter:
         with self._lock:
             if values in self._counts or len(self._counts) < MOST_LABEL_SETS:
                 self._counts[values] = self._counts.get(values, 0) + amount
+
+    def total(self) -> int:
+        """Return the count over all sets of label values."""
+        with self._lock:
+            return sum(self._counts.values())
 
     def lines(self) -> Iterator[str]:
         """Yield the metric's lines of the page."""
@@ -115,6 +121,38 @@ class Metrics:
     runtime_latency: Histogram = field(
         default_factory=_histogram("runtime_latency", "model_name", "API", "runtime", limits=LATENCY_LIMITS)
     )
+    model_warmup_latency: Histogram = field(
+        default_factory=_histogram("model_warmup_latency", "model_path", "status", limits=LATENCY_LIMITS)
+    )
+    model_warmup_records_read: Counter = field(
+        default_factory=_counter("model_warmup_records_read", "model_path", "status")
+    )
+    queuing_latency: Histogram = field(
+        default_factory=_histogram(
+            "batching_session:queuing_latency", "thread_pool_name", limits=QUEUING_LIMITS
+        )
+    )
+    wrapped_run_count: Counter = field(default_factory=_counter("batching_session:wrapped_run_count"))
+    padding_size: Histogram = field(
+        default_factory=_histogram(
+            "batching_session:padding_size", "execution_batch_size", limits=SIZE_LIMITS
+        )
+    )
+    input_batch_size: Histogram = field(
+        default_factory=_histogram("batching_session:input_batch_size", limits=SIZE_LIMITS)
+    )
+    processed_batch_size: Histogram = field(
+        default_factory=_histogram("batching_session:processed_batch_size", limits=SIZE_LIMITS)
+    )
+
+    def count(self, name: str) -> int:
+        """Return a counter's total by its whole name, 0 where no counter has it.
+
+        The name may be the page's or TensorFlow Serving's own, as in `/tensorflow/serving/request_count`.
+        """
+        wanted = name.replace("/", ":")
+        counters = (metric for metric in vars(self).values() if isinstance(metric, Counter))
+        return sum(counter.total() for counter in counters if PREFIX + counter.name == wanted)
 
     def page(self) -> bytes:
         """Return the page in the order of the metrics' names; labels of any bytes come back as they were."""

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from pierhead.errors import StartError
+from pierhead.modelserver.batching.recording import BatchRecorder
 from pierhead.modelserver.batching.runtime import batching_platform
 from pierhead.modelserver.dataplane import DataPlane
 from pierhead.modelserver.flags import ServerFlags
@@ -23,9 +24,11 @@ from pierhead.modelserver.grpc_credentials import read_credentials
 from pierhead.modelserver.grpc_server import GrpcAddress, GrpcServer
 from pierhead.modelserver.http_protocol import HttpServer
 from pierhead.modelserver.lifecycle import Lifecycle
+from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.model_config import ModelConfig
 from pierhead.modelserver.monitoring import Monitoring, read_monitoring_config
 from pierhead.modelserver.polling import Poller
+from pierhead.modelserver.profiler import ProfilerService
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
 from pierhead.modelserver.reconciling import Reconciler
 from pierhead.modelserver.registry import Registry, Retries
@@ -50,8 +53,9 @@ def serve(flags: ServerFlags, models: tuple[ModelConfig, ...]) -> None:
     Raises ServingError or StartError where the start fails.
     """
     monitoring = read_monitoring_config(flags.monitoring_config_file)
+    metrics = monitoring.metrics if monitoring else None
     retries = Retries(max(flags.max_num_load_retries, 0), max(flags.load_retry_interval_micros, 0) / 1e6)
-    registry = Registry(_platform(flags), retries)
+    registry = Registry(_platform(flags, metrics), retries)
     lifecycle = _lifecycle(flags, registry)
     # What the imports left is never visited again, so collecting what an unloaded model leaves stays cheap.
     gc.freeze()
@@ -62,7 +66,7 @@ def serve(flags: ServerFlags, models: tuple[ModelConfig, ...]) -> None:
     plane = DataPlane(
         registry,
         checks_method_names=flags.enable_signature_method_name_check,
-        metrics=monitoring.metrics if monitoring else None,
+        metrics=metrics,
     )
     asyncio.run(_serve_ports(flags, plane, lifecycle, monitoring))
     for poller in pollers:
@@ -85,19 +89,22 @@ def _pollers(flags: ServerFlags, lifecycle: Lifecycle) -> Iterator[Poller]:
         yield Poller(flags.model_config_file_poll_wait_seconds, reload)
 
 
-def _platform(flags: ServerFlags) -> Platform:
-    platform = _batching_platform(flags)
+def _platform(flags: ServerFlags, metrics: Metrics | None) -> Platform:
+    platform = _batching_platform(flags, metrics)
     if not flags.enable_model_warmup:
         return platform
-    return WarmingPlatform(platform, read_records, max(flags.num_request_iterations_for_warmup, 1))
+    return WarmingPlatform(platform, read_records, max(flags.num_request_iterations_for_warmup, 1), metrics)
 
 
-def _batching_platform(flags: ServerFlags) -> Platform:
+def _batching_platform(flags: ServerFlags, metrics: Metrics | None) -> Platform:
     platform = SavedModelPlatform(_session_options(flags))
     if not flags.enable_batching:
         return platform
     file = Path(flags.batching_parameters_file) if flags.batching_parameters_file else None
-    return batching_platform(platform, file, per_model=flags.enable_per_model_batching_parameters)
+    recorder = BatchRecorder(metrics) if metrics else None
+    return batching_platform(
+        platform, file, per_model=flags.enable_per_model_batching_parameters, recorder=recorder
+    )
 
 
 def _session_options(flags: ServerFlags) -> SessionOptions:
@@ -154,6 +161,7 @@ def _start_grpc(
         arguments=flags.grpc_channel_arguments,
         reload=lifecycle.reload_message,
         health=flags.enable_grpc_healthcheck_service,
+        profiler=ProfilerService() if flags.enable_profiler else None,
     )
     address = GrpcAddress(
         flags.port,

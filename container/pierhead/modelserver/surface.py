@@ -33,7 +33,8 @@ CHOICE = "[/versions/V or /labels/L]"
 PREDICTION = "tensorflow.serving.PredictionService"
 MODEL = "tensorflow.serving.ModelService"
 HEALTH = "grpc.health.v1.Health"
-NO_PROFILER = "Python's gRPC server and the profiler's cannot share a port"
+PROFILER = "tensorflow.ProfilerService"
+WITH_PROFILER = "with `enable_profiler`; its first call [opens a further port](model_server.md#profiling)"
 REST_ROUTES = (
     Offer(f"POST /v1/models/NAME{CHOICE}:predict"),
     Offer(f"POST /v1/models/NAME{CHOICE}:classify"),
@@ -45,7 +46,7 @@ REST_ROUTES = (
     Offer(
         "GET /monitoring/prometheus/metrics",
         Offered.DIFFERENT,
-        "with `monitoring_config_file`; without the metrics of TensorFlow's own core",
+        "with `monitoring_config_file`; without the metrics of TensorFlow's own core and of request logs",
     ),
     Offer("anything else below /v1/", remark="400 Malformed request"),
     Offer("anything else", Offered.DIFFERENT, "404 as there; a head beyond 1 MiB ends its connection"),
@@ -62,10 +63,18 @@ GRPC_METHODS = (
     Offer(f"{PREDICTION}/MultiInference"),
     Offer(f"{PREDICTION}/GetModelMetadata"),
     Offer(f"{MODEL}/GetModelStatus"),
-    Offer(f"{MODEL}/HandleReloadConfigRequest", Offered.DIFFERENT, "`metric_names` are not looked at"),
+    Offer(
+        f"{MODEL}/HandleReloadConfigRequest",
+        Offered.DIFFERENT,
+        "`metric_names`: the increase over all label sets; 0 without `monitoring_config_file`",
+    ),
     Offer(f"{HEALTH}/Check", remark="with `enable_grpc_healthcheck_service`"),
     Offer(f"{HEALTH}/Watch", remark="with `enable_grpc_healthcheck_service`"),
-    Offer("tensorflow.ProfilerService/Profile", Offered.ABSENT, NO_PROFILER),
-    Offer("tensorflow.ProfilerService/Monitor", Offered.ABSENT, NO_PROFILER),
+    Offer(f"{PROFILER}/Profile", Offered.DIFFERENT, WITH_PROFILER),
+    Offer(f"{PROFILER}/Terminate", Offered.DIFFERENT, WITH_PROFILER),
+    Offer(f"{PROFILER}/Monitor", remark="UNIMPLEMENTED, as TensorFlow's profiler server answers it"),
+    Offer(f"{PROFILER}/StartContinuousProfiling", Offered.DIFFERENT, WITH_PROFILER),
+    Offer(f"{PROFILER}/StopContinuousProfiling", Offered.DIFFERENT, WITH_PROFILER),
+    Offer(f"{PROFILER}/GetSnapshot", Offered.DIFFERENT, WITH_PROFILER),
     Offer("tensorflow.serving.SessionService/SessionRun", remark="UNIMPLEMENTED, as there"),
 )

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from pierhead.errors import Code, ServingError
 from pierhead.modelserver.dataplane import DataPlane
 from pierhead.modelserver.declared_messages import declare_messages
+from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.prediction_service import PredictionService
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
 from pierhead.modelserver.registry import Registry, Retries, Servable
@@ -63,15 +64,21 @@ class _Method:
 class WarmingPlatform:
     """Loads another platform's models and replays each version's records `iterations` times.
 
-    `read_records` yields the records of a file, and raises ServingError DATA_LOSS for a damaged one.
+    `read_records` yields the records of a file, and raises ServingError DATA_LOSS for a damaged one;
+    `metrics` are told of each warm-up.
     """
 
     def __init__(
-        self, platform: Platform, read_records: Callable[[Path], Iterator[bytes]], iterations: int = 1
+        self,
+        platform: Platform,
+        read_records: Callable[[Path], Iterator[bytes]],
+        iterations: int = 1,
+        metrics: Metrics | None = None,
     ) -> None:
         self._platform = platform
         self._read_records = read_records
         self._iterations = iterations
+        self._metrics = metrics
         self._codec = ProtobufCodec()
         self._record = declare_messages("tensorflow.serving", MESSAGES)["PredictionLog"]
 
@@ -81,20 +88,38 @@ class WarmingPlatform:
         with ExitStack() as undoing:
             undoing.callback(runtime.unload)
             if (folder / RECORDS).is_file():
-                self._warm(runtime, folder / RECORDS)
+                self._warm(runtime, folder)
             undoing.pop_all()
         return runtime
 
-    def _warm(self, runtime: Runtime, file: Path) -> None:
-        start, methods = time.monotonic(), self._methods(runtime)
-        number = 0
+    def _warm(self, runtime: Runtime, folder: Path) -> None:
+        start, methods, file = time.monotonic(), self._methods(runtime), folder / RECORDS
+        records, code = 0, Code.UNKNOWN
+        try:
+            for record in self._records(file):
+                records += 1
+                self._replay(methods, record, file)
+            code = Code.OK
+        except ServingError as refusal:
+            code = refusal.code
+            raise
+        finally:
+            seconds = time.monotonic() - start
+            self._tell(folder, code, records, seconds)
+        LOG.info("model warmed up path=%s records=%d seconds=%.3f", file, records, seconds)
+
+    def _records(self, file: Path) -> Iterator[bytes]:
         for number, record in enumerate(self._read_records(file), 1):
             if number > MOST_RECORDS:
                 message = f"Number of warmup records exceeds the maximum ({MOST_RECORDS}) at {file}"
                 raise ServingError(Code.INVALID_ARGUMENT, message)
-            self._replay(methods, record, file)
-        seconds = time.monotonic() - start
-        LOG.info("model warmed up path=%s records=%d seconds=%.3f", file, number, seconds)
+            yield record
+
+    def _tell(self, folder: Path, code: Code, records: int, seconds: float) -> None:
+        if self._metrics:
+            labels = str(folder), code.name
+            self._metrics.model_warmup_latency.record(seconds * 1e6, *labels)
+            self._metrics.model_warmup_records_read.add(*labels, amount=records)
 
     def _methods(self, runtime: Runtime) -> dict[str, _Method]:
         registry = Registry(self._platform, Retries())

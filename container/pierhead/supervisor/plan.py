@@ -189,6 +189,8 @@ def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]
         yield f"--batching_parameters_file={inputs.run.batching_config}"
     if inputs.model_server is None:
         yield "--bind_address=127.0.0.1"
+        # The profiler's own server listens at all addresses.
+        yield "--enable_profiler=false"
 
 
 def model_config_text(artifact: Artifact) -> str:

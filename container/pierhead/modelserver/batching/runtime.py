@@ -19,6 +19,7 @@ from pierhead.formats.tensors import Array
 from pierhead.modelserver.batching.joining import join_inputs, split_outputs
 from pierhead.modelserver.batching.parameters import BatchingParameters, check_parameters
 from pierhead.modelserver.batching.parameters_file import read_parameters
+from pierhead.modelserver.batching.recording import BatchRecorder
 from pierhead.modelserver.batching.scheduler import BatchQueue, Scheduler, start_threads
 from pierhead.modelserver.batching.tasks import Share, Task, rows_of
 from pierhead.modelserver.runtimes.base import DeferringRuntime, Platform, Runtime
@@ -31,7 +32,11 @@ STEPS = 8
 
 
 def batching_platform(
-    platform: Platform, parameters_file: Path | None, *, per_model: bool
+    platform: Platform,
+    parameters_file: Path | None,
+    *,
+    per_model: bool,
+    recorder: BatchRecorder | None = None,
 ) -> BatchingPlatform:
     """Return a platform that batches, with its threads started; raise ServingError for a wrong file."""
     parameters = read_parameters(parameters_file) if parameters_file else BatchingParameters()
@@ -40,7 +45,7 @@ def batching_platform(
         raise ServingError(Code.INVALID_ARGUMENT, message)
     scheduler = Scheduler()
     start_threads(scheduler, parameters.num_batch_threads, parameters.thread_pool_name)
-    return BatchingPlatform(platform, scheduler, parameters, per_model)
+    return BatchingPlatform(platform, scheduler, parameters, per_model, recorder)
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class BatchingPlatform:
     scheduler: Scheduler
     parameters: BatchingParameters
     per_model: bool = False
+    recorder: BatchRecorder | None = None
 
     def load(self, folder: Path) -> Runtime:
         """Return the model in a version's folder; raise ServingError where it cannot be loaded."""
@@ -61,7 +67,7 @@ class BatchingPlatform:
         if parameters is None:
             return self.platform.load(folder)
         check_parameters(parameters)
-        return BatchingRuntime(self.platform.load(folder), self.scheduler, parameters)
+        return BatchingRuntime(self.platform.load(folder), self.scheduler, parameters, self.recorder)
 
     def _parameters_of(self, folder: Path) -> BatchingParameters | None:
         if not self.per_model:
@@ -81,12 +87,21 @@ class _Kind:
 
 
 class BatchingRuntime(DeferringRuntime):
-    """Another runtime whose runs wait for company; `run` blocks its thread until its batch has run."""
+    """Another runtime whose runs wait for company; `run` blocks its thread until its batch has run.
+
+    With a `recorder` monitoring is told of requests and batches.
+    """
 
     # No signature: a run waits for its batch, and nothing else may wait with it.
     steady: Container[str] = frozenset()
 
-    def __init__(self, runtime: Runtime, scheduler: Scheduler, parameters: BatchingParameters) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        scheduler: Scheduler,
+        parameters: BatchingParameters,
+        recorder: BatchRecorder | None = None,
+    ) -> None:
         self.signatures = runtime.signatures
         self.defaults = runtime.defaults
         self.feeds = runtime.feeds
@@ -94,6 +109,7 @@ class BatchingRuntime(DeferringRuntime):
         self._runtime = runtime
         self._scheduler = scheduler
         self._parameters = parameters
+        self._recorder = recorder
         self._queues: dict[_Kind, BatchQueue] = {}
         self._lock = threading.Lock()
 
@@ -125,7 +141,10 @@ class BatchingRuntime(DeferringRuntime):
     ) -> Callable[[], dict[str, Array]]:
         """Let a run wait in its queue; raise ServingError where it cannot."""
         deadline = self._scheduler.clock() + timeout_ms / 1000 if timeout_ms else math.inf
-        task = Task(inputs, ready, deadline=deadline, timeout_ms=timeout_ms)
+        enqueued = self._scheduler.clock() if self._recorder else 0.0
+        task = Task(inputs, ready, deadline=deadline, timeout_ms=timeout_ms, enqueued=enqueued)
+        if self._recorder:
+            self._recorder.record_task(task)
         # Inputs of a wrong dtype wait among themselves: only they should fail.
         dtypes = frozenset((name, array.dtype.str) for name, array in inputs.items())
         kind = _Kind(signature, dtypes, frozenset(outputs), task.size > 0)
@@ -161,12 +180,18 @@ class BatchingRuntime(DeferringRuntime):
             share.task.settle(share, part)
 
     def _run_together(self, kind: _Kind, batch: Sequence[Share]) -> list[dict[str, Array]]:
-        timeout_ms = run_limit([share.task for share in batch], self._scheduler.clock())
+        now = self._scheduler.clock()
+        if self._recorder:
+            self._recorder.record_wait(batch, now)
+        timeout_ms = run_limit([share.task for share in batch], now)
         inputs = join_inputs(
             [share.inputs for share in batch], self._parameters, self.feeds.get(kind.signature, {})
         )
+        sizes, rows = [share.size for share in batch], rows_of(inputs)
+        if self._recorder:
+            self._recorder.record_run(sum(sizes), rows)
         outputs = self._runtime.run(kind.signature, inputs, sorted(kind.outputs), timeout_ms=timeout_ms)
-        return split_outputs(outputs, [share.size for share in batch], rows_of(inputs))
+        return split_outputs(outputs, sizes, rows)
 
 
 def _wanted(task: Task, outputs: Sequence[str]) -> dict[str, Array]:

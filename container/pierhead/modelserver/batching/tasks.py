@@ -34,7 +34,8 @@ def rows_of(inputs: Mapping[str, Array]) -> int:
 class Task:
     """The rows of one request; `ready` is called once, by the thread that settles the last of them.
 
-    `deadline` is on the scheduler's clock, `timeout_ms` of 0 has none.
+    `deadline` and `enqueued` are on the scheduler's clock; `timeout_ms` of 0 has no deadline, and `enqueued`
+    is read by monitoring alone.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Task:
         *,
         deadline: float = math.inf,
         timeout_ms: int = 0,
+        enqueued: float = 0.0,
     ) -> None:
         self.inputs = inputs
         self.size = rows_of(inputs)
         self.deadline = deadline
         self.timeout_ms = timeout_ms
+        self.enqueued = enqueued
         self._missing = self.size
         self._parts: dict[int, Mapping[str, Array]] = {}
         self._failure: ServingError | None = None
