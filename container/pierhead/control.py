@@ -16,6 +16,8 @@ from typing import Any
 from pierhead.errors import ControlError
 
 __all__ = [
+    "ANSWER_SECONDS",
+    "LONGEST_MESSAGE",
     "Accepted",
     "ForkServer",
     "Forked",

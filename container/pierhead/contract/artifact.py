@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pierhead.errors import ArtifactError
 
-__all__ = ["CODE_DIRECTORY", "Artifact", "Model", "draw_tree", "find_artifact"]
+__all__ = ["CODE_DIRECTORY", "LARGEST_VERSION", "Artifact", "Model", "draw_tree", "find_artifact"]
 
 CODE_DIRECTORY = "code"
 ROOT_MODEL_NAME = "model"

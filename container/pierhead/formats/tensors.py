@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Signature", "TensorSpec"]
+__all__ = ["DEFAULT_SIGNATURE", "Array", "Signature", "TensorSpec"]
 
 Array = NDArray[Any]
 DEFAULT_SIGNATURE = "serving_default"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pierhead.errors import Code, ServingError
-from pierhead.formats.tensors import Array, Signature
+from pierhead.formats.tensors import DEFAULT_SIGNATURE, Array, Signature
 from pierhead.modelserver.example_methods import INPUTS, ExamplesMethod
 from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.pace import size_class
@@ -23,7 +23,6 @@ from pierhead.modelserver.runtimes.base import DeferringRuntime, Runtime
 
 __all__ = ["DEFAULT_SIGNATURE", "PREDICT", "Call", "DataPlane", "Metadata", "ModelSpec", "Prediction"]
 
-DEFAULT_SIGNATURE = "serving_default"
 PREDICT = "Predict"
 # TensorFlow Serving's name of the way in which a Session runs, a label of its metrics.
 RUNTIME = "TF1"

@@ -10,6 +10,7 @@ import re
 from functools import lru_cache, partial
 from urllib.parse import unquote
 
+from pierhead.contract.artifact import LARGEST_VERSION
 from pierhead.contract.status import HTTP_STATUS
 from pierhead.errors import Code, NotAcceptable, PierheadError, ServingError, UnsupportedMediaType
 from pierhead.formats.payloads import parse_payload, render_payload, response_type
@@ -31,7 +32,6 @@ PATH = re.compile(
     r":(?P<method>predict|classify|regress)",
     re.ASCII,
 )
-LARGEST_VERSION = 2**63 - 1
 KNOWN_HEADERS = 64
 LONGEST_KNOWN = 256
 

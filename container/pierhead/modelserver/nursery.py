@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from pierhead.control import Forked, ForkServer, NurseryReady, decode, encode
+from pierhead.control import LONGEST_MESSAGE, Forked, ForkServer, NurseryReady, decode, encode
 from pierhead.errors import ControlError
 from pierhead.tether import end_with_parent
 
@@ -29,7 +29,6 @@ __all__ = ["run_nursery"]
 
 LOG = logging.getLogger(__name__)
 PR_SET_NAME = 15
-LONGEST_MESSAGE = 1 << 20
 ADOPTION_POLL_SECONDS = 0.0005
 Main = Callable[[Sequence[str], str], int]
 

@@ -13,6 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import unquote
 
+from pierhead.contract.artifact import LARGEST_VERSION
 from pierhead.contract.status import HTTP_STATUS
 from pierhead.errors import Code, PierheadError, ServingError
 from pierhead.formats.predict_json import Layout, parse_predict, render_error, render_predict
@@ -36,7 +37,6 @@ MODEL_PATH = re.compile(
     rf"/v1/models(?:/(?P<name>[^/:]+))?{CHOICE}(?:/(?P<part>metadata))?", re.IGNORECASE | re.ASCII
 )
 ORIGIN_FORM = re.compile(r"https?://[^/]*", re.IGNORECASE | re.ASCII)
-LARGEST_VERSION = 2**63 - 1
 CORS_HEADERS = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Methods", "POST, GET"),

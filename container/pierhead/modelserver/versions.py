@@ -10,6 +10,7 @@ import logging
 import re
 from pathlib import Path
 
+from pierhead.contract.artifact import LARGEST_VERSION
 from pierhead.errors import Code, ServingError
 from pierhead.modelserver.version_policy import LatestVersions, SpecificVersions, VersionPolicy
 
@@ -17,7 +18,6 @@ __all__ = ["aspired_versions", "find_versions", "warn_of_versions"]
 
 LOG = logging.getLogger(__name__)
 VERSION = re.compile(r"[0-9]+", re.ASCII)
-LARGEST_VERSION = 2**63 - 1
 
 
 def find_versions(base_path: Path) -> dict[int, Path]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pierhead.contract.artifact import LARGEST_VERSION
 from pierhead.errors import Code, ServingError
 
 __all__ = ["METHODS", "METHOD_PATTERN", "MODEL_PATTERN", "VERSION_PATTERN", "Attributes", "parse_attributes"]
@@ -18,7 +19,6 @@ METHODS = ("predict", "classify", "regress")
 MODEL_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
 VERSION_PATTERN = "[0-9]{1,19}"
 METHOD_PATTERN = "|".join(METHODS)
-LARGEST_VERSION = 2**63 - 1
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from pierhead.supervisor.plan import (
     find_hooks,
     model_config_text,
     process_specs,
+    server_name,
     service_plan,
 )
 from pierhead.supervisor.ports import allocate_ports, is_free
@@ -169,7 +170,7 @@ def _write_files(inputs: Inputs) -> None:
 def _probes(inputs: Inputs) -> dict[str, Probe]:
     models = tuple(model.name for model in inputs.artifact.models)
     probes = {
-        f"model-server-{number + 1}": serves_models(address.rest_port, models)
+        server_name(number): serves_models(address.rest_port, models)
         for number, address in enumerate(inputs.servers)
     }
     return {**probes, NGINX: answers_pings(inputs.settings.bind_to_port)}

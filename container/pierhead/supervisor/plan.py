@@ -29,6 +29,7 @@ __all__ = [
     "find_hooks",
     "model_config_text",
     "process_specs",
+    "server_name",
     "service_plan",
 ]
 
@@ -139,13 +140,14 @@ def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
     )
 
 
-def _server_name(number: int) -> str:
+def server_name(number: int) -> str:
+    """Return the name of a model server's process; the first is number 0."""
     return f"model-server-{number + 1}"
 
 
 def _model_server(inputs: Inputs, number: int, seconds: float) -> ProcessSpec:
     return ProcessSpec(
-        _server_name(number),
+        server_name(number),
         (*_model_server_program(inputs), *_model_server_flags(inputs, inputs.servers[number])),
         environment=_model_server_environment(inputs.settings),
         needs=(NURSERY,) if inputs.use_nursery else (),
