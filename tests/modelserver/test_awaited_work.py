@@ -12,6 +12,7 @@ import pytest
 
 from pierhead.modelserver.awaited_work import Outcome, awaited_answer
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Work, finished
+from pierhead.modelserver.waiter import Waiter
 
 SECONDS = 30.0
 ANSWER, FAILED = Answer(200, b"done"), Answer(500)
@@ -27,8 +28,8 @@ def guard(work: Callable[[], Outcome]) -> Outcome | Answer:
 def work_of(step: Callable[[], Answer | Work]) -> AwaitedWork:
     """Return work whose wait another thread ends."""
 
-    def begin(ready: Callable[[], None]) -> Callable[[], Answer | Work]:
-        threading.Thread(target=ready).start()
+    def begin(waiter: Waiter) -> Callable[[], Answer | Work]:
+        threading.Thread(target=waiter.ready).start()
         return step
 
     return AwaitedWork(begin)
@@ -37,7 +38,7 @@ def work_of(step: Callable[[], Answer | Work]) -> AwaitedWork:
 def answer_in_loop(work: AwaitedWork) -> Answer:
     async def wait() -> Answer:
         with ThreadPoolExecutor(1) as threads:
-            outcome = await asyncio.wait_for(awaited_answer(work, threads, guard), SECONDS)
+            outcome = await asyncio.wait_for(awaited_answer(work, threads, guard, lambda: False), SECONDS)
             assert isinstance(outcome, Answer)
             return outcome
 
@@ -96,19 +97,19 @@ def test_fault_of_the_program_costs_one_answer() -> None:
 
 
 def test_client_that_goes_away_is_no_error() -> None:
-    readies: list[Callable[[], None]] = []
+    waiters: list[Waiter] = []
 
-    def begin(ready: Callable[[], None]) -> Callable[[], Answer]:
-        readies.append(ready)
+    def begin(waiter: Waiter) -> Callable[[], Answer]:
+        waiters.append(waiter)
         return lambda: ANSWER
 
     async def give_up() -> None:
         with ThreadPoolExecutor(1) as threads:
-            answer = awaited_answer(AwaitedWork(begin), threads, guard)
+            answer = awaited_answer(AwaitedWork(begin), threads, guard, lambda: False)
             answer.cancel()
-            readies[0]()
+            waiters[0].ready()
             await asyncio.sleep(0)
 
     asyncio.run(give_up())
     # And again when the loop has ended.
-    readies[0]()
+    waiters[0].ready()

@@ -27,6 +27,7 @@ from pierhead.modelserver.batching.runtime import (
 from pierhead.modelserver.batching.scheduler import BatchQueue, Scheduler, start_threads
 from pierhead.modelserver.batching.tasks import Task
 from pierhead.modelserver.metrics import Metrics
+from pierhead.modelserver.waiter import Waiter
 
 SECONDS = 30.0
 THREE_ROWS = BatchingParameters(max_batch_size=3, batch_timeout_micros=10**12)
@@ -168,12 +169,25 @@ def test_run_can_be_begun_without_a_thread_that_waits(scheduler: Scheduler) -> N
     runtime = BatchingRuntime(Recorder(), scheduler, THREE_ROWS)
     are_ready = [threading.Event(), threading.Event()]
     first, second = (
-        runtime.begin(DEFAULT, {"x": rows}, ("y",), ready=event.set)
+        runtime.begin(DEFAULT, {"x": rows}, ("y",), waiter=Waiter(event.set))
         for event, rows in zip(are_ready, (floats(2), floats(4, 6)), strict=True)
     )
 
     assert all(event.wait(SECONDS) for event in are_ready)
     assert [[3], [4, 5]] == [first()["y"].tolist(), second()["y"].tolist()]
+
+
+def test_rows_of_a_waiter_that_is_gone_are_not_run(scheduler: Scheduler) -> None:
+    inner = Recorder()
+    runtime = BatchingRuntime(inner, scheduler, THREE_ROWS)
+    is_ready = threading.Event()
+    gone = runtime.begin(DEFAULT, {"x": floats(9, 9)}, ("y",), waiter=Waiter(is_ready.set, lambda: True))
+
+    assert [2.5] == runtime.run(DEFAULT, {"x": floats(1)}, ("y",))["y"].tolist()
+    assert [[1]] == [inputs["x"].tolist() for inputs in inner.seen]
+    assert is_ready.wait(SECONDS)
+    with pytest.raises(ServingError, match="nobody waits"):
+        gone()
 
 
 def test_request_without_rows_to_count_is_refused(scheduler: Scheduler) -> None:
@@ -238,7 +252,7 @@ def test_unloading_runs_what_waits() -> None:
 
 def limited(timeout_ms: int, enqueued: float = 100.0) -> Task:
     deadline = enqueued + timeout_ms / 1000 if timeout_ms else math.inf
-    return Task({"x": floats(1)}, lambda: None, deadline=deadline, timeout_ms=timeout_ms)
+    return Task({"x": floats(1)}, Waiter(lambda: None), deadline=deadline, timeout_ms=timeout_ms)
 
 
 def test_joint_run_has_the_latest_deadline() -> None:

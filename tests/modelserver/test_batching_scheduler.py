@@ -17,6 +17,7 @@ from pierhead.errors import Code, ServingError
 from pierhead.modelserver.batching.parameters import BatchingParameters
 from pierhead.modelserver.batching.scheduler import BatchQueue, Scheduler, start_threads
 from pierhead.modelserver.batching.tasks import Share, Task
+from pierhead.modelserver.waiter import Waiter
 
 SECONDS = 30.0
 FOUR_ROWS = BatchingParameters(max_batch_size=4, batch_timeout_micros=1000, max_enqueued_batches=2)
@@ -33,7 +34,7 @@ class Clock:
 
 
 def task_of(rows: int) -> Task:
-    return Task({"x": np.zeros(rows, np.float32)}, lambda: None)
+    return Task({"x": np.zeros(rows, np.float32)}, Waiter(lambda: None))
 
 
 def queue_of(parameters: BatchingParameters) -> BatchQueue:
@@ -219,7 +220,7 @@ def test_many_threads_at_once_each_get_their_own_rows_back() -> None:
     def ask(number: int) -> bool:
         rows = np.arange(number % 10 + 1) + number * 100
         is_ready = threading.Event()
-        task = Task({"x": rows}, is_ready.set)
+        task = Task({"x": rows}, Waiter(is_ready.set))
         scheduler.submit(queue, task)
         return is_ready.wait(SECONDS) and np.array_equal(rows * 2, task.outputs()["y"])
 

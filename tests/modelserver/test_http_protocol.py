@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import pytest
 
-from pierhead.modelserver.http_messages import Answer, Request, Work
+from pierhead.modelserver.http_messages import Answer, AwaitedWork, Request, Work
 from pierhead.modelserver.http_protocol import HttpServer
+from pierhead.modelserver.waiter import Waiter
+from running_stack import wait_for
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n"
 GRACE = 5.0
@@ -25,11 +28,13 @@ LONGEST_HEAD = 1 << 20
 
 @dataclass
 class Echo:
-    """Answers with method, target and body; `/slow` waits for the gate in a thread, `/fault` is a bug."""
+    """Answers with method, target and body; `/slow` waits for the gate in a thread, `/joint` for
+    others, and `/fault` is a bug."""
 
     gate: threading.Event = field(default_factory=threading.Event)
     slow_has_come: threading.Event = field(default_factory=threading.Event)
     done: list[bytes] = field(default_factory=list)
+    waiters: SimpleQueue[Waiter] = field(default_factory=SimpleQueue)
 
     def answer(self, request: Request) -> Answer | Work:
         if request.target == "/fault":
@@ -37,10 +42,16 @@ class Echo:
         if request.target == "/large":
             return Answer(200, b"x" * 20_000_000)
         body = b"%s %s %s" % (request.method.encode(), request.target.encode(), request.body)
+        if request.target == "/joint":
+            return AwaitedWork(self._begin)
         if request.target.startswith("/slow"):
             self.slow_has_come.set()
             return lambda: self._wait(body)
         return Answer(200, body, "text/plain", closes=request.target == "/last")
+
+    def _begin(self, waiter: Waiter) -> Callable[[], Answer]:
+        self.waiters.put(waiter)
+        return lambda: Answer(200)
 
     def _wait(self, body: bytes) -> Answer:
         is_open = self.gate.wait(30)
@@ -257,6 +268,16 @@ def test_work_that_waits_is_dropped_when_its_client_disappears(running: Running)
                 read_answers(connection, 1)
 
     assert sorted(running.echo.done) == [b"GET /slow "] * THREADS + [b"GET /slow/patient "]
+
+
+def test_run_that_waits_for_others_is_told_when_its_client_disappears(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(GET % b"/joint")
+        waiter = running.echo.waiters.get(timeout=30)
+        assert not waiter.is_gone()
+
+    wait_for(waiter.is_gone, 30)
+    waiter.ready()
 
 
 def test_client_that_closes_its_side_while_its_work_waits_still_gets_its_answer(running: Running) -> None:

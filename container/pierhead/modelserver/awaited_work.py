@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from pierhead.modelserver.http_messages import Answer, AwaitedWork
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = ["Guard", "awaited_answer"]
 
@@ -28,9 +29,12 @@ class Guard(Protocol):
 
 
 def awaited_answer(
-    work: AwaitedWork, executor: Executor, guard: Guard
+    work: AwaitedWork, executor: Executor, guard: Guard, is_gone: Callable[[], bool]
 ) -> asyncio.Future[Answer | AwaitedWork]:
-    """Return the answer to come, on the running event loop; the executor does long work after the wait."""
+    """Return the answer to come, on the running event loop; the executor does long work after the wait.
+
+    `is_gone` tells, from any thread, whether nobody reads an answer; the work is then not begun.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Answer | AwaitedWork] = loop.create_future()
 
@@ -49,7 +53,7 @@ def awaited_answer(
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle)
 
-    step = guard(partial(work.begin, ready))
+    step = guard(partial(work.begin, Waiter(ready, is_gone)))
     if isinstance(step, Answer):
         settle()
     return answer

@@ -20,6 +20,7 @@ from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.pace import size_class
 from pierhead.modelserver.registry import Registry, Servable, VersionStatus
 from pierhead.modelserver.runtimes.base import DeferringRuntime, Runtime
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = ["DEFAULT_SIGNATURE", "PREDICT", "Call", "DataPlane", "Metadata", "ModelSpec", "Prediction"]
 
@@ -154,12 +155,12 @@ class DataPlane:
         return self._prediction(call, outputs, start)
 
     def begin(
-        self, call: Call, runtime: DeferringRuntime, ready: Callable[[], None], *, timeout_ms: int = 0
+        self, call: Call, runtime: DeferringRuntime, waiter: Waiter, *, timeout_ms: int = 0
     ) -> Callable[[], Prediction]:
-        """Begin a run, and return what returns or raises its outcome once `ready` was called."""
+        """Begin a run, and return what returns or raises its outcome once the waiter is told."""
         start = time.perf_counter()
         outputs = runtime.begin(
-            call.signature.name, call.inputs, call.outputs, ready=ready, timeout_ms=timeout_ms
+            call.signature.name, call.inputs, call.outputs, waiter=waiter, timeout_ms=timeout_ms
         )
         return lambda: self._prediction(call, outputs(), start)
 

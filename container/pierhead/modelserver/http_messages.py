@@ -11,6 +11,7 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from pierhead.errors import Code
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = [
     "Answer",
@@ -58,17 +59,17 @@ Work = Callable[[], "Answer | AwaitedWork"]
 class AwaitedWork:
     """Work that first waits for others; it can be done like any other, or without a thread for the wait.
 
-    `begin` is given what to call, from any thread, when the wait is over, and returns what to do then: that
-    is short, and may leave long work. An answer from `begin` ends it at once.
+    `begin` is given who waits, and returns what to do when the wait is over: that is short, and may leave
+    long work. An answer from `begin` ends it at once.
     """
 
-    begin: Callable[[Callable[[], None]], Answer | Callable[[], Answer | Work]]
+    begin: Callable[[Waiter], Answer | Callable[[], Answer | Work]]
 
     def __call__(self) -> Answer:
         """Return the answer; the calling thread waits."""
         gate = threading.Lock()
         gate.acquire()
-        step = self.begin(gate.release)
+        step = self.begin(Waiter(gate.release))
         if isinstance(step, Answer):
             return step
         gate.acquire()
@@ -80,8 +81,8 @@ class AwaitedWork:
     def finished(self, finish: Callable[[Answer], Answer]) -> AwaitedWork:
         """Return the same work with an answer that goes through `finish`."""
 
-        def begin(ready: Callable[[], None]) -> Answer | Callable[[], Answer | Work]:
-            step = self.begin(ready)
+        def begin(waiter: Waiter) -> Answer | Callable[[], Answer | Work]:
+            step = self.begin(waiter)
             return finish(step) if isinstance(step, Answer) else lambda: finished(step(), finish)
 
         return AwaitedWork(begin)

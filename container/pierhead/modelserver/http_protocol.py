@@ -213,8 +213,7 @@ class HttpProtocol(asyncio.Protocol):
     def _start(self, pending: _Pending, work: Work) -> None:
         loop = asyncio.get_running_loop()
         if isinstance(work, AwaitedWork):
-            pending.has_started = True
-            job = awaited_answer(work, self._executor, _guarded)
+            job = awaited_answer(work, self._executor, _guarded, self._is_refused)
         else:
             job = loop.run_in_executor(self._executor, self._work_for_client, pending, work)
         self._current = pending, job

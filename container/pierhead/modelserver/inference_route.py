@@ -16,6 +16,7 @@ from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import Call, DataPlane, Prediction
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Request, Work
 from pierhead.modelserver.runtimes.base import DeferringRuntime
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = ["Exchange", "Inference", "InferenceRoute"]
 
@@ -79,10 +80,10 @@ class InferenceRoute:
         return AwaitedWork(partial(self._begin, inference, exchange, runtime))
 
     def _begin(
-        self, inference: Inference, exchange: Exchange, runtime: DeferringRuntime, ready: Callable[[], None]
+        self, inference: Inference, exchange: Exchange, runtime: DeferringRuntime, waiter: Waiter
     ) -> Answer | Callable[[], Answer | Work]:
         try:
-            outcome = self.plane.begin(inference.call, runtime, ready, timeout_ms=self.timeout_ms)
+            outcome = self.plane.begin(inference.call, runtime, waiter, timeout_ms=self.timeout_ms)
         except PierheadError as refusal:
             return exchange.refuse(refusal)
         return partial(self._end, inference, exchange, outcome)

@@ -23,6 +23,7 @@ from pierhead.modelserver.batching.recording import BatchRecorder
 from pierhead.modelserver.batching.scheduler import BatchQueue, Scheduler, start_threads
 from pierhead.modelserver.batching.tasks import Share, Task, rows_of
 from pierhead.modelserver.runtimes.base import DeferringRuntime, Platform, Runtime
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = ["BatchingPlatform", "BatchingRuntime", "batching_platform"]
 
@@ -126,7 +127,7 @@ class BatchingRuntime(DeferringRuntime):
         # A bare lock: waiting on it costs a tenth of waiting on an Event.
         gate = threading.Lock()
         gate.acquire()
-        result = self.begin(signature, inputs, outputs, ready=gate.release, timeout_ms=timeout_ms)
+        result = self.begin(signature, inputs, outputs, waiter=Waiter(gate.release), timeout_ms=timeout_ms)
         gate.acquire()
         return result()
 
@@ -136,13 +137,13 @@ class BatchingRuntime(DeferringRuntime):
         inputs: Mapping[str, Array],
         outputs: Sequence[str],
         *,
-        ready: Callable[[], None],
+        waiter: Waiter,
         timeout_ms: int = 0,
     ) -> Callable[[], dict[str, Array]]:
         """Let a run wait in its queue; raise ServingError where it cannot."""
         deadline = self._scheduler.clock() + timeout_ms / 1000 if timeout_ms else math.inf
         enqueued = self._scheduler.clock() if self._recorder else 0.0
-        task = Task(inputs, ready, deadline=deadline, timeout_ms=timeout_ms, enqueued=enqueued)
+        task = Task(inputs, waiter, deadline=deadline, timeout_ms=timeout_ms, enqueued=enqueued)
         if self._recorder:
             self._recorder.record_task(task)
         # Inputs of a wrong dtype wait among themselves: only they should fail.
@@ -168,7 +169,13 @@ class BatchingRuntime(DeferringRuntime):
             return self._queues[kind]
 
     def _process(self, kind: _Kind, batch: Sequence[Share]) -> None:
-        """Run a batch and give each share its part; an error is everybody's."""
+        """Run a batch and give each share its part; an error is everybody's, and who is gone gets none."""
+        gone = [share for share in batch if share.task.is_gone]
+        for share in gone:
+            share.task.settle(share, ServingError(Code.CANCELLED, "nobody waits for this run"))
+        batch = [share for share in batch if share not in gone]
+        if not batch:
+            return
         try:
             parts: Sequence[Mapping[str, Array] | ServingError] = self._run_together(kind, batch)
         except ServingError as refusal:

@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from pierhead.errors import Code, ServingError
 from pierhead.formats.tensors import Array
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = ["Share", "Task", "rows_of"]
+
+
+def _nothing() -> None:
+    pass
+
+
+# Stands in for a waiter that was told: that one refers to whoever waits, who refers to the task.
+NOBODY = Waiter(_nothing)
 
 
 def rows_of(inputs: Mapping[str, Array]) -> int:
@@ -32,7 +41,7 @@ def rows_of(inputs: Mapping[str, Array]) -> int:
 
 
 class Task:
-    """The rows of one request; `ready` is called once, by the thread that settles the last of them.
+    """The rows of one request; the waiter is told once, by the thread that settles the last of them.
 
     `deadline` and `enqueued` are on the scheduler's clock; `timeout_ms` of 0 has no deadline, and `enqueued`
     is read by monitoring alone.
@@ -41,7 +50,7 @@ class Task:
     def __init__(
         self,
         inputs: Mapping[str, Array],
-        ready: Callable[[], None],
+        waiter: Waiter,
         *,
         deadline: float = math.inf,
         timeout_ms: int = 0,
@@ -56,7 +65,12 @@ class Task:
         self._parts: dict[int, Mapping[str, Array]] = {}
         self._failure: ServingError | None = None
         self._guard = threading.Lock()
-        self._ready = ready
+        self._waiter = waiter
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits for the outputs any more."""
+        return self._waiter.is_gone()
 
     def settle(self, share: Share, outcome: Mapping[str, Array] | ServingError) -> None:
         """Take the outputs of a share, or the reason why it has none."""
@@ -68,8 +82,8 @@ class Task:
             self._missing -= share.size
             is_complete = self._missing == 0
         if is_complete:
-            ready, self._ready = self._ready, _nothing
-            ready()
+            waiter, self._waiter = self._waiter, NOBODY
+            waiter.ready()
 
     def outputs(self) -> Mapping[str, Array]:
         """Return the outputs of all rows, once all shares are settled; raise ServingError if one failed."""
@@ -81,10 +95,6 @@ class Task:
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _nothing() -> None:
-    """Stand in for what a task has called: that refers to whoever waits, who refers to the task."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pierhead.formats.tensors import Array, Signature
+from pierhead.modelserver.waiter import Waiter
 
 __all__ = ["DeferringRuntime", "Platform", "Runtime"]
 
@@ -67,13 +68,13 @@ class DeferringRuntime(ABC):
         inputs: Mapping[str, Array],
         outputs: Sequence[str],
         *,
-        ready: Callable[[], None],
+        waiter: Waiter,
         timeout_ms: int = 0,
     ) -> Callable[[], dict[str, Array]]:
-        """Begin a run, and return what returns its outputs, or raises its error, once `ready` was called.
+        """Begin a run, and return what returns its outputs, or raises its error, once the waiter is told.
 
-        `ready` is called once, from any thread, and must not raise. Raises ServingError for a run that
-        cannot wait.
+        A run whose waiter is gone before it begins is not done. Raises ServingError for a run that cannot
+        wait.
         """
 
 
