@@ -6,8 +6,10 @@ PierheadError
 ├── StartError              a process of the stack that can never start
 ├── ControlError            a message between two programs that cannot be understood
 ├── ServingError            a request refused with a canonical status code
+│   └── ModelServerAway     no model server answers, or it broke off
 ├── UnsupportedMediaType    a Content-Type that nothing here can read
 ├── NotAcceptable           an Accept list with nothing that can be written
+├── PayloadTooLarge         a body that would become larger, once decompressed, than a setting allows
 └── UserCodeError           the user's inference.py failed
     └── HookShapeError      inference.py does not define the functions that are wanted
 
@@ -26,7 +28,9 @@ __all__ = [
     "ConfigError",
     "ControlError",
     "HookShapeError",
+    "ModelServerAway",
     "NotAcceptable",
+    "PayloadTooLarge",
     "PierheadError",
     "ServingError",
     "StartError",
@@ -90,12 +94,23 @@ class ServingError(PierheadError):
         self.message = message
 
 
+class ModelServerAway(ServingError):
+    """No model server takes a request, or the one that took it broke off."""
+
+    def __init__(self) -> None:
+        super().__init__(Code.UNAVAILABLE, "the model server is away or broke off; it is being started again")
+
+
 class UnsupportedMediaType(PierheadError):
     """A Content-Type that nothing here can read; the message names it and those that can be read."""
 
 
 class NotAcceptable(PierheadError):
     """An Accept list with no type that can be written; the message names those that can."""
+
+
+class PayloadTooLarge(PierheadError):
+    """A body that would become larger, once decompressed, than a setting allows; the message names it."""
 
 
 class UserCodeError(PierheadError):

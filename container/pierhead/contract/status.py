@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pierhead.errors import Code
+from pierhead.errors import Code, ModelServerAway, ServingError
 
-__all__ = ["HTTP_STATUS"]
+__all__ = ["HTTP_STATUS", "status_of"]
+
+BAD_GATEWAY = 502
 
 HTTP_STATUS: Mapping[Code, int] = MappingProxyType(
     {
@@ -30,3 +32,8 @@ HTTP_STATUS: Mapping[Code, int] = MappingProxyType(
         Code.UNAUTHENTICATED: 401,
     }
 )
+
+
+def status_of(refusal: ServingError) -> int:
+    """Return a refusal's HTTP status; where no model server answers it is the one that nginx gives too."""
+    return BAD_GATEWAY if isinstance(refusal, ModelServerAway) else HTTP_STATUS[refusal.code]

@@ -21,7 +21,7 @@ from pierhead.formats.numeric_array import Json, NumericArray, read_numeric_arra
 from pierhead.formats.predict_json import refuse_unequal_batches
 from pierhead.formats.tensors import Array
 
-__all__ = ["read_rows", "render_rows"]
+__all__ = ["cell_text", "read_rows", "render_rows"]
 
 NEEDS_QUOTES = re.compile(rb'[",\r\n]')
 
@@ -65,11 +65,12 @@ def _text_cells(name: str, array: Array) -> list[bytes]:
     return (
         [base64.b64encode(text) for text in texts]
         if has_bytes(name, array)
-        else [_quoted(text) for text in texts]
+        else [cell_text(text) for text in texts]
     )
 
 
-def _quoted(text: bytes) -> bytes:
+def cell_text(text: bytes) -> bytes:
+    """Return a cell that holds this text, within quotes where it needs them."""
     return b'"' + text.replace(b'"', b'""') + b'"' if NEEDS_QUOTES.search(text) else text
 
 

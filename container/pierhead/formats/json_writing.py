@@ -19,7 +19,16 @@ from pierhead.formats.float_texts import float32_texts
 from pierhead.formats.numeric_array import read_numeric_array
 from pierhead.formats.tensors import Array
 
-__all__ = ["encoded", "has_bytes", "list_text", "nested_text", "object_text", "quoted", "scalar_texts"]
+__all__ = [
+    "INDENT",
+    "encoded",
+    "has_bytes",
+    "list_text",
+    "nested_text",
+    "object_text",
+    "quoted",
+    "scalar_texts",
+]
 
 ESCAPED = re.compile(rb'["\\\x00-\x1f]')
 NAMED_ESCAPES = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pierhead.errors import NotAcceptable
 
-__all__ = ["CSV", "JSON", "JSON_LINES", "choose", "media_type"]
+__all__ = ["CSV", "JSON", "JSON_LINES", "NPY", "NPZ", "RAW", "choose", "is_raw", "media_type"]
 
 JSON = "application/json"
 # SageMaker's name first, then those that its SDK and its containers use beside it.
@@ -18,6 +18,17 @@ JSON_LINES = (
     "application/json-lines",
 )
 CSV = "text/csv"
+NPY = "application/x-npy"
+NPZ = "application/x-npz"
+# Types whose body is one string for the model: names, and families.
+RAW = (
+    "application/octet-stream",
+    "application/x-image",
+    "application/x-tfexample",
+    "text/plain",
+    "image/*",
+    "audio/*",
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,11 @@ class Preference:
 def media_type(text: str) -> str:
     """Return the name in a Content-Type: without parameters, in lower case."""
     return text.partition(";")[0].strip().lower()
+
+
+def is_raw(name: str) -> bool:
+    """Tell whether a body of a media type is one string for the model."""
+    return name in RAW or f"{name.partition('/')[0]}/*" in RAW
 
 
 def choose(accept: str, supported: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ wrong type after it.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,6 +19,7 @@ from pierhead.formats.json_document import Json, exact, first_object
 from pierhead.formats.json_echo import echo
 from pierhead.formats.json_tensors import invalid, is_base64, tensor
 from pierhead.formats.json_writing import (
+    INDENT,
     has_bytes,
     list_text,
     nested_text,
@@ -38,6 +39,11 @@ __all__ = [
     "render_error",
     "render_predict",
 ]
+
+
+# Numbers whose texts are made at once: each takes some 50 bytes until it is joined with the others.
+BLOCK = 1 << 16
+GAP = b"\0"
 
 
 class Layout(Enum):
@@ -106,7 +112,8 @@ def render_predict(outputs: Mapping[str, Array], layout: Layout) -> bytes:
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
     if layout is Layout.ROW:
-        return object_text([(b'"predictions"', _predictions(outputs))], 0)
+        head, tail = object_text([(b'"predictions"', GAP)], 0).split(GAP)
+        return b"".join([head, *_predictions(outputs), tail])
     return object_text([(b'"outputs"', _outputs(outputs))], 0)
 
 
@@ -257,13 +264,21 @@ def _columnar_tensors(value: Json, specs: Mapping[str, TensorSpec]) -> dict[str,
     return {name: tensor(value[name], spec.dtype) for name, spec in specs.items()}
 
 
-def _predictions(outputs: Mapping[str, Array]) -> bytes:
-    texts = instance_texts(outputs, 2)
-    if not texts:
-        return b"[]"
-    if len(outputs) > 1:
-        return list_text(texts, 1)
-    return b"[" + b", ".join(texts) + b"\n    ]"
+def _predictions(outputs: Mapping[str, Array]) -> Iterator[bytes]:
+    """Yield the text of all instances in pieces; a large answer exists twice at most, in them and joined."""
+    refuse_unequal_batches(outputs)
+    rows = len(next(iter(outputs.values())))
+    if not rows:
+        yield b"[]"
+        return
+    separator = b", " if len(outputs) == 1 else b",\n" + 2 * INDENT
+    yield b"[" if len(outputs) == 1 else b"[\n" + 2 * INDENT
+    step = _rows_in_block(rows, sum(array.size for array in outputs.values()))
+    for start in range(0, rows, step):
+        yield separator if start else b""
+        block = {name: array[start : start + step] for name, array in outputs.items()}
+        yield separator.join(instance_texts(block, 2))
+    yield b"\n" + INDENT + b"]"
 
 
 def _outputs(outputs: Mapping[str, Array]) -> bytes:
@@ -281,12 +296,30 @@ def _value_text(name: str, array: Array, level: int) -> bytes:
 
 def _element_texts(name: str, array: Array, level: int | None, *, one_line: bool) -> list[bytes]:
     """Return one text for each element of the first dimension, which stand within `level` containers."""
+    if array.ndim > 1 and len(array) and array[0].size > BLOCK:
+        return [_large_element(name, each, level, one_line=one_line) for each in array]
     if has_bytes(name, array):
         depth = None if level is None else level + array.ndim - 1
         texts = [_base64_text(element, depth) for element in array.reshape(-1).tolist()]
     else:
         texts = scalar_texts(array)
     return nested_text(texts, array.shape, None if one_line else level)
+
+
+def _large_element(name: str, array: Array, level: int | None, *, one_line: bool) -> bytes:
+    """Return the text of a list, made block by block: one text for each number would take too much."""
+    within = None if level is None else level + 1
+    separator = b", " if one_line or within is None else b",\n" + within * INDENT
+    step = _rows_in_block(len(array), array.size)
+    blocks = (array[start : start + step] for start in range(0, len(array), step))
+    text = separator.join(
+        separator.join(_element_texts(name, block, within, one_line=one_line)) for block in blocks
+    )
+    return list_text([text], None if one_line else level)
+
+
+def _rows_in_block(rows: int, size: int) -> int:
+    return max(1, BLOCK * rows // max(1, size))
 
 
 def _base64_text(element: bytes, level: int | None) -> bytes:

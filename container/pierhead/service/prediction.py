@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from pierhead.formats.documents import Document
 from pierhead.formats.dtypes import NUMPY_DTYPES
-from pierhead.formats.predict_json import Layout, PredictDocument
-from pierhead.formats.tensors import Array, Signature, TensorSpec
+from pierhead.formats.predict_json import Layout
+from pierhead.formats.tensors import Array, TensorSpec
 from pierhead.service.backend import Backend
 from pierhead.service.call import Call
 
-__all__ = ["predict_arrays", "predict_document"]
+__all__ = ["fit_arrays", "predict_arrays", "predict_document"]
 
 Outputs = Mapping[str, Array]
 
 
-def predict_document(document: PredictDocument, call: Call, backend: Backend) -> tuple[Outputs, Layout]:
+def predict_document(document: Document, call: Call, backend: Backend) -> tuple[Outputs, Layout]:
     """Return the model's outputs for a document, and the layout that its answer has.
 
     Raises ServingError where the document does not fit the signature or the model server refuses it.
@@ -28,22 +29,29 @@ def predict_document(document: PredictDocument, call: Call, backend: Backend) ->
     return backend.predict(call, name, inputs.arrays).outputs, inputs.layout
 
 
-def predict_arrays(values: Mapping[str, Any], call: Call, backend: Backend) -> Outputs:
-    """Return the model's outputs for arrays or nested lists by input name; raise ServingError if refused.
+def predict_arrays(
+    values: Mapping[str, Any], call: Call, backend: Backend, signature_name: str = ""
+) -> Outputs:
+    """Return the model's outputs for arrays or nested lists by input name; raise ServingError if refused."""
+    told = backend.tells_signatures(call)
+    arrays = fit_arrays(values, backend.signature(call, signature_name).inputs if told else {})
+    return backend.predict(call, signature_name, arrays).outputs
 
-    Values take the dtype of the signature where numpy's `same_kind` rule allows the cast, so that numpy's
-    float64 fits a float model; others are sent as they are, and the model server says what is wrong.
+
+def fit_arrays(values: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
+    """Return arrays of the dtypes that are declared for their names.
+
+    numpy's `same_kind` rule says which casts are allowed, so that numpy's float64 fits a float model; other
+    values stay as they are, and the model server says what is wrong. Texts become bytes.
     """
-    signature = backend.signature(call, "")
-    arrays = {name: _array(value, signature, name) for name, value in values.items()}
-    return backend.predict(call, "", arrays).outputs
+    return {name: _array(value, specs.get(name)) for name, value in values.items()}
 
 
-def _array(value: Any, signature: Signature, name: str) -> Array:
+def _array(value: Any, spec: TensorSpec | None) -> Array:
     array = np.asarray(value)
     if array.dtype.kind in "US":
         return _string_array(array)
-    wanted = _dtype(signature.inputs.get(name))
+    wanted = _dtype(spec)
     if wanted is None or array.dtype == wanted or not np.can_cast(array.dtype, wanted, "same_kind"):
         return array
     return array.astype(wanted)
