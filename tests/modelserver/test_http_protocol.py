@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
 import threading
@@ -15,6 +16,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from pierhead.logs import configure_logging
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Request, Work
 from pierhead.modelserver.http_protocol import HttpServer
 from pierhead.modelserver.waiter import Waiter
@@ -29,7 +31,7 @@ LONGEST_HEAD = 1 << 20
 @dataclass
 class Echo:
     """Answers with method, target and body; `/slow` waits for the gate in a thread, `/joint` for
-    others, and `/fault` is a bug."""
+    others, `/accept` tells that header, and `/fault` is a bug."""
 
     gate: threading.Event = field(default_factory=threading.Event)
     slow_has_come: threading.Event = field(default_factory=threading.Event)
@@ -42,6 +44,8 @@ class Echo:
         if request.target == "/large":
             return Answer(200, b"x" * 20_000_000)
         body = b"%s %s %s" % (request.method.encode(), request.target.encode(), request.body)
+        if request.target == "/accept":
+            return Answer(200, request.headers["accept"].encode())
         if request.target == "/joint":
             return AwaitedWork(self._begin)
         if request.target.startswith("/slow"):
@@ -150,6 +154,15 @@ def test_chunked_body_is_joined(running: Running) -> None:
         connection.sendall(b"2\r\nde\r\n0\r\n\r\n")
 
         assert read_answers(connection, 1)[0][1] == b"POST / abcde"
+
+
+def test_lines_of_a_repeated_header_are_one_list(running: Running) -> None:
+    with running.connection() as connection:
+        connection.sendall(
+            b"GET /accept HTTP/1.1\r\nHost: h\r\nAccept: text/csv\r\nACCEPT: */*;q=0.1\r\n\r\n"
+        )
+
+        assert read_answers(connection, 1)[0][1] == b"text/csv,*/*;q=0.1"
 
 
 def test_client_that_asks_first_may_send_its_body(running: Running) -> None:
@@ -350,6 +363,26 @@ def test_bug_costs_one_answer(running: Running) -> None:
 
     assert fault.startswith(b"HTTP/1.1 500 ")
     assert body == b"GET /a "
+
+
+def test_bug_is_logged_with_its_request_and_tells_the_client_nothing(
+    running: Running, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    configure_logging("model-server-1")
+    try:
+        with running.connection() as connection:
+            connection.sendall(GET.replace(b"\r\n\r\n", b"\r\nX-Request-Id: 0a1b\r\n\r\n") % b"/fault")
+            (_, body), *_ = read_answers(connection, 1)
+    finally:
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+
+    assert b"a bug" not in body
+    log = capfd.readouterr().err
+    assert "ERROR model-server-1 [0a1b]: a request could not be answered" in log
+    assert "AttributeError: a bug" in log
 
 
 def test_stopping_finishes_what_is_in_flight(running: Running) -> None:

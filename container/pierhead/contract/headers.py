@@ -1,8 +1,9 @@
-"""Names of the HTTP headers that SageMaker sends and reads."""
+"""Names of the HTTP headers that SageMaker sends and reads, and of our own."""
 
 from __future__ import annotations
 
-__all__ = ["CUSTOM_ATTRIBUTES", "REQUEST_ID"]
+__all__ = ["CUSTOM_ATTRIBUTES", "INFERENCE_ID", "REQUEST_ID"]
 
 CUSTOM_ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-REQUEST_ID = "X-Pierhead-Request-Id"
+INFERENCE_ID = "X-Amzn-SageMaker-Inference-Id"
+REQUEST_ID = "X-Request-Id"

@@ -15,9 +15,10 @@ from importlib import metadata
 
 import pierhead
 from pierhead.errors import ConfigError, PierheadError, ServingError
-from pierhead.logs import configure_logging
+from pierhead.logs import LogWriter, configure_logging
 from pierhead.modelserver.flags import ParsedFlags, parse_flags, usage
 from pierhead.modelserver.startup import check_flags, configured_models
+from pierhead.settings import log_settings
 
 __all__ = ["main"]
 
@@ -51,7 +52,11 @@ def main(argv: Sequence[str] | None = None, name: str = "model-server") -> int:
 
 
 def _serve(parsed: ParsedFlags, name: str) -> int:
-    _prepare_logs(name)
+    try:
+        _prepare_logs(name)
+    except ConfigError as problem:
+        _say(*problem.problems)
+        return FAILED
     for flag, reason in parsed.without_effect().items():
         LOG.warning("--%s has no effect: %s", flag, reason)
     try:
@@ -75,9 +80,10 @@ def _run_nursery(descriptor: str) -> int:
 
 
 def _prepare_logs(name: str) -> None:
-    """Send the server's own lines to standard error, and keep TensorFlow to its errors."""
+    """Send the server's own lines to the log, and keep TensorFlow to its errors; may raise ConfigError."""
+    wanted = log_settings(os.environ)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    configure_logging(name, "info")
+    configure_logging(name, wanted.level, LogWriter(wanted.style, wanted.descriptor))
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 

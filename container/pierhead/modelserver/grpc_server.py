@@ -8,6 +8,7 @@ Serving's contract, section 4.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from pierhead.contract.headers import REQUEST_ID
 from pierhead.errors import Code, ServingError, StartError
+from pierhead.logs import request_in_log
 from pierhead.modelserver.dataplane import DataPlane
 from pierhead.modelserver.health import SERVICE, HealthService
 from pierhead.modelserver.prediction_service import Method, PredictionService, counted
@@ -26,6 +29,9 @@ from pierhead.modelserver.protobuf_codec import ProtobufCodec
 
 __all__ = ["GrpcAddress", "GrpcServer"]
 
+LOG = logging.getLogger(__name__)
+METADATA_KEY = REQUEST_ID.lower()
+FAILURE = "the model server failed; its log says why"
 LONGEST_MESSAGE = 1024
 TRUNCATED = "...TRUNCATED"
 TELLING_THREADS = 4
@@ -220,6 +226,16 @@ def _refusals(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except ServingError as refusal:
         context.abort(STATUS_CODES[refusal.code.value], _shortened(refusal.message))
+    except Exception:
+        # gRPC itself would tell the client of the exception.
+        with request_in_log(_request_id(context)):
+            LOG.exception("a call could not be answered")
+        context.abort(grpc.StatusCode.INTERNAL, FAILURE)
+
+
+def _request_id(context: grpc.ServicerContext) -> str:
+    """Return the id that the caller gave the request, if any."""
+    return next((str(value) for key, value in context.invocation_metadata() if key == METADATA_KEY), "")
 
 
 def _shortened(message: str) -> str:

@@ -20,10 +20,12 @@ from typing import TypeVar, cast
 
 import httptools
 
+from pierhead.contract.headers import REQUEST_ID
+from pierhead.logs import request_in_log
 from pierhead.modelserver.awaited_work import awaited_answer
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Handler, Request, Work, head, html_answer
 
-__all__ = ["HttpProtocol", "HttpServer"]
+__all__ = ["HttpProtocol", "HttpServer", "malformed_answer"]
 
 Outcome = TypeVar("Outcome")
 LOG = logging.getLogger(__name__)
@@ -36,7 +38,6 @@ ANSWERS_IN_A_TURN = 16
 TCP_CLOSED = 7
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 FAILURE = Answer(500, b'{\n    "error": "the model server failed; its log says why"\n}')
-MALFORMED = html_answer(HTTPStatus.BAD_REQUEST)
 DROPPED = Answer(499, closes=True)
 
 
@@ -49,12 +50,35 @@ class _Pending:
     keep_alive: bool
     has_started: bool = False
 
+    def guarded(self, work: Callable[[], Outcome], /) -> Outcome | Answer:
+        """Return what the work returns; a fault of ours costs one answer, not the connection's order."""
+        try:
+            return work()
+        except Exception:
+            headers = self.subject.headers if isinstance(self.subject, Request) else {}
+            with request_in_log(headers.get(REQUEST_ID.lower(), "")):
+                LOG.exception("a request could not be answered")
+            return FAILURE
+
+
+def malformed_answer(_target: str) -> Answer:
+    """Return what TensorFlow Serving says to something that is no HTTP, whatever its target."""
+    return html_answer(HTTPStatus.BAD_REQUEST)
+
 
 class HttpProtocol(asyncio.Protocol):
-    """One connection."""
+    """One connection; `malformed` answers a request that is no HTTP, by as much of its target as is known."""
 
-    def __init__(self, handler: Handler, executor: Executor, connections: set[HttpProtocol]) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        executor: Executor,
+        connections: set[HttpProtocol],
+        malformed: Callable[[str], Answer] = malformed_answer,
+    ) -> None:
         self._handler = handler
+        self._malformed = malformed
+        self._target = b""
         self._executor = executor
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
@@ -138,8 +162,11 @@ class HttpProtocol(asyncio.Protocol):
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        """Take a header; a repeated one is a list (RFC 9110, section 5.3), but of types the last holds."""
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in self._headers and key != "content-type":
+            text = f"{self._headers[key]},{text}"
+        self._headers[key] = text
 
     def on_headers_complete(self) -> None:
         """Tell a client that asks first to send its body."""
@@ -182,7 +209,8 @@ class HttpProtocol(asyncio.Protocol):
         """Answer what came before, then that the rest is no HTTP; nothing more is read."""
         if not self._is_deaf:
             self._is_deaf = True
-            self._queue.append(_Pending(MALFORMED, "1.1", keep_alive=False))
+            answer = self._malformed(self._target.decode("latin-1"))
+            self._queue.append(_Pending(answer, "1.1", keep_alive=False))
 
     def _advance(self) -> None:
         for _ in range(ANSWERS_IN_A_TURN):
@@ -192,7 +220,7 @@ class HttpProtocol(asyncio.Protocol):
             if isinstance(pending.subject, Answer):
                 self._write(pending, pending.subject)
                 continue
-            outcome = _guarded(partial(self._handler, pending.subject))
+            outcome = pending.guarded(partial(self._handler, pending.subject))
             if isinstance(outcome, Answer):
                 self._write(pending, outcome)
             else:
@@ -213,7 +241,7 @@ class HttpProtocol(asyncio.Protocol):
     def _start(self, pending: _Pending, work: Work) -> None:
         loop = asyncio.get_running_loop()
         if isinstance(work, AwaitedWork):
-            job = awaited_answer(work, self._executor, _guarded, self._is_refused)
+            job = awaited_answer(work, self._executor, pending.guarded, self._is_refused)
         else:
             job = loop.run_in_executor(self._executor, self._work_for_client, pending, work)
         self._current = pending, job
@@ -222,7 +250,7 @@ class HttpProtocol(asyncio.Protocol):
     def _work_for_client(self, pending: _Pending, work: Work) -> Answer | AwaitedWork:
         """Return what the work returns, in a thread; without doing it where the client is gone."""
         pending.has_started = True
-        return DROPPED if self._is_refused() else _guarded(work)
+        return DROPPED if self._is_refused() else pending.guarded(work)
 
     def _is_refused(self) -> bool:
         """Return whether the client's machine has refused bytes, so that nobody reads an answer."""
@@ -261,9 +289,11 @@ class HttpProtocol(asyncio.Protocol):
 class HttpServer:
     """A listening port and its connections."""
 
-    def __init__(self, handler: Handler, executor: Executor) -> None:
+    def __init__(
+        self, handler: Handler, executor: Executor, malformed: Callable[[str], Answer] = malformed_answer
+    ) -> None:
         self._connections: set[HttpProtocol] = set()
-        self._factory = partial(HttpProtocol, handler, executor, self._connections)
+        self._factory = partial(HttpProtocol, handler, executor, self._connections, malformed)
         self._server: asyncio.Server | None = None
 
     async def start(self, bind_address: str, port: int) -> None:
@@ -293,12 +323,3 @@ def _listening_socket(bind_address: str, port: int) -> socket.socket:
             ("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
         )
     return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
-
-
-def _guarded(work: Callable[[], Outcome]) -> Outcome | Answer:
-    """Return what the work returns; a fault of the program costs one answer, not the connection's order."""
-    try:
-        return work()
-    except Exception:
-        LOG.exception("a request could not be answered")
-        return FAILURE
