@@ -78,9 +78,11 @@ def test_names_from_clients_cannot_fill_the_memory() -> None:
         histogram.record(1, str(number))
     counter.add("0")
 
-    assert len(list(counter.lines())) == MOST_LABEL_SETS + 1
+    assert len(list(counter.lines())) == MOST_LABEL_SETS + 2
+    assert ':tensorflow:serving:c{model_name="(other)"} 5' in counter.lines()
+    assert counter.total() == MOST_LABEL_SETS + 6
     assert ':tensorflow:serving:c{model_name="0"} 2' in counter.lines()
-    assert len([line for line in histogram.lines() if "_count" in line]) == MOST_LABEL_SETS
+    assert len([line for line in histogram.lines() if "_count" in line]) == MOST_LABEL_SETS + 1
 
 
 def test_threads_lose_no_count() -> None:

@@ -1,21 +1,22 @@
 """The server's counters and histograms, and the page that Prometheus reads.
 
 Names, labels, buckets and format: TensorFlow Serving's contract, section 1.6. Models are named by clients, so
-the number of label sets that one metric keeps is bounded.
+the number of label sets that one metric keeps is bounded; what comes after that is counted together.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 __all__ = ["Counter", "Histogram", "Metrics"]
 
 PREFIX = ":tensorflow:serving:"
-MOST_LABEL_SETS = 10_000
+MOST_LABEL_SETS = 1_000
+REST_OF_LABELS = "(other)"
 LATENCY_LIMITS = tuple(10 * 1.8**power for power in range(33))
 QUEUING_LIMITS = tuple(100 * 1.2**power for power in range(52))
 EXAMPLE_LIMITS = SIZE_LIMITS = tuple(float(2**power) for power in range(20))
@@ -34,8 +35,8 @@ class Counter:
     def add(self, *values: str, amount: int = 1) -> None:
         """Raise the count of a set of label values."""
         with self._lock:
-            if values in self._counts or len(self._counts) < MOST_LABEL_SETS:
-                self._counts[values] = self._counts.get(values, 0) + amount
+            key = _bounded(values, self._counts)
+            self._counts[key] = self._counts.get(key, 0) + amount
 
     def total(self) -> int:
         """Return the count over all sets of label values."""
@@ -70,11 +71,10 @@ class Histogram:
     def record(self, value: float, *values: str) -> None:
         """Add a sample to a set of label values."""
         with self._lock:
-            samples = self._samples.get(values)
+            key = _bounded(values, self._samples)
+            samples = self._samples.get(key)
             if samples is None:
-                if len(self._samples) >= MOST_LABEL_SETS:
-                    return
-                samples = self._samples[values] = _Samples([0] * (len(self.limits) + 1))
+                samples = self._samples[key] = _Samples([0] * (len(self.limits) + 1))
             samples.counts[bisect_right(self.limits, value)] += 1
             samples.total += value
 
@@ -160,6 +160,13 @@ class Metrics:
         return "".join(f"{line}\n" for metric in metrics for line in metric.lines()).encode(
             errors="surrogateescape"
         )
+
+
+def _bounded(values: Labels, known: Mapping[Labels, object]) -> Labels:
+    """Return the label values, or those of the rest where they are new and there is no room for more."""
+    if values in known or len(known) < MOST_LABEL_SETS:
+        return values
+    return (REST_OF_LABELS,) * len(values)
 
 
 def _text(labels: Labels, values: Labels) -> str:

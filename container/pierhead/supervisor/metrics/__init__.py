@@ -1,0 +1,1 @@
+"""What is shown at /metrics: one module for each source, and `page`, which puts them together."""
