@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,6 +59,7 @@ def handler(data, context):
     time.sleep(1.5)
     return "done", "text/plain"
 """
+CLASSES = ("gevent", "gthread", "sync")
 SECONDS = 60
 
 
@@ -159,7 +162,7 @@ def start(tmp_path: Path, address: ServerAddress, supervisor: FakeSupervisor) ->
         run.mkdir()
         plan = make_plan(
             servers=(address,),
-            settings=settings,
+            settings={"GUNICORN_CMD_ARGS": arguments, **settings},
             socket=str(run / "handler.sock"),
             control_socket=supervisor.path,
             code=str(code) if hooks is not None else None,
@@ -178,7 +181,6 @@ def start(tmp_path: Path, address: ServerAddress, supervisor: FakeSupervisor) ->
                     **os.environ,
                     "HOME": str(tmp_path / "home"),
                     "TMPDIR": str(tmp_path / "none"),
-                    "GUNICORN_CMD_ARGS": arguments,
                 },
             )
             try:
@@ -271,9 +273,17 @@ def test_worker_that_dies_is_reported_and_replaced(start: Start) -> None:
         first = service.ready()
         os.kill(first, signal.SIGKILL)
 
-        assert WorkerGone(first) == service.supervisor.reports.get(timeout=SECONDS)
+        assert WorkerGone(first, signal.SIGKILL) == service.supervisor.reports.get(timeout=SECONDS)
         assert service.ready() != first
         assert service.post(BODY)[0] == 200
+
+
+def test_threads_of_hooks_that_cannot_be_loaded_do_not_hide_the_failure(start: Start) -> None:
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait, args=(50,)).start()\n"
+    hooks = thread + "import not_there\n"
+    with start(hooks, SAGEMAKER_GUNICORN_WORKER_CLASS="gthread") as service:
+        assert service.process.wait(SECONDS) == 4
+        assert service.log.read_text().count("Booting worker") == 1
 
 
 @pytest.mark.parametrize(
@@ -292,7 +302,7 @@ def test_hooks_that_cannot_be_loaded_end_the_program_with_one_reason(
         assert service.process.wait(SECONDS) == 4
         log = service.log.read_text()
 
-        assert log.count("ERROR handler: inference.py") == 1
+        assert len(re.findall("ERROR .*: inference.py", log)) == 1
         assert sentence in log
         assert log.count("Traceback") <= 1
         assert not any(isinstance(report, WorkerReady) for report in service.supervisor.reports.queue)
@@ -306,6 +316,67 @@ def test_recycled_worker_makes_way_in_spite_of_idle_connections(start: Start) ->
         assert [service.post(BODY)[0] for _ in range(25)] == [200] * 25
         kept.close()
         assert service.stop() == 0
+
+
+def exchange(service: Service, request: bytes) -> bytes:
+    """Send bytes as they are, and return all that comes back until the end of the connection."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(SECONDS)
+        connection.connect(service.socket)
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+@pytest.mark.parametrize("worker_class", CLASSES)
+def test_errors_of_gunicorn_are_json_and_nginx_decides_what_is_too_large(
+    start: Start, worker_class: str
+) -> None:
+    fields = b"".join(b"X-Field-%d: x\r\n" % number for number in range(300))
+    line = b"GET /ping?" + 8000 * b"q" + b" HTTP/1.1\r\nHost: x\r\n"
+    with start(PAIR, SAGEMAKER_GUNICORN_WORKER_CLASS=worker_class) as service:
+        service.ready()
+        garbage = exchange(service, b"GARBAGE\r\n\r\n")
+        version = exchange(service, b"GET /ping HTTP/7.0\r\nHost: x\r\n\r\n")
+        large = exchange(service, line + fields + b"X-Large: " + 40_000 * b"x" + b"\r\n\r\n")
+
+    for answer in (garbage, version):
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert b"Content-Type: application/json" in head
+        assert {"error": "the request is not valid HTTP"} == json.loads(body)
+    assert large.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("worker_class", CLASSES)
+def test_a_body_that_nobody_reads_does_not_spoil_the_answer(start: Start, worker_class: str) -> None:
+    body = bytes(5 << 20)
+    request = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with start(PAIR, SAGEMAKER_GUNICORN_WORKER_CLASS=worker_class) as service:
+        service.ready()
+
+        assert exchange(service, request).startswith(b"HTTP/1.1 404 ")
+
+
+def test_a_slow_import_is_not_taken_for_a_stuck_request(start: Start) -> None:
+    hooks = "import time\ntime.sleep(6)\n" + PAIR
+    with start(hooks, SAGEMAKER_GUNICORN_TIMEOUT_SECONDS="1") as service:
+        service.ready()
+
+        assert service.post(BODY)[0] == 200
+        assert service.supervisor.reports.empty()
+        assert "is replaced" not in service.log.read_text()
+
+
+@pytest.mark.parametrize("worker_class", CLASSES)
+def test_threads_of_hooks_do_not_hold_the_exit(start: Start, worker_class: str) -> None:
+    hooks = "import threading\nthreading.Thread(target=threading.Event().wait).start()\n" + PAIR
+    with start(hooks, SAGEMAKER_GUNICORN_WORKER_CLASS=worker_class) as service:
+        pid = service.ready()
+        begun = time.monotonic()
+
+        assert 0 == service.stop()
+        assert time.monotonic() - begun < 7
+        assert WorkerGone(pid) == service.supervisor.reports.get(timeout=SECONDS)
 
 
 @pytest.mark.parametrize("worker_class", ["gthread", "sync"])
