@@ -1,7 +1,8 @@
 """What an artifact's inference.py defines, read from its text: nothing of it is run.
 
-The rule checked is the container's: either `handler`, or `input_handler` together with `output_handler`.
-Source: the TensorFlow Serving image's contract, section Hooks.
+The rule checked is the container's: either `handler`, or `input_handler` together with `output_handler`, or
+the SageMaker inference toolkit's functions. Sources: the TensorFlow Serving image's contract, section Hooks,
+and SageMaker's platform contract, section 8.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pierhead.contract.toolkit import TOOLKIT_FUNCTIONS
 from pierhead.errors import ArtifactError
 
 __all__ = ["HookScript", "read_hook_script"]
@@ -18,7 +20,8 @@ __all__ = ["HookScript", "read_hook_script"]
 HANDLER = "handler"
 PAIR = ("input_handler", "output_handler")
 WANTED = (
-    "define handler(data, context), or both input_handler(data, context) and output_handler(data, context)"
+    "define handler(data, context), or both input_handler(data, context) and output_handler(data, context), "
+    "or model_fn(model_dir) with the inference toolkit's other functions"
 )
 
 
@@ -40,7 +43,8 @@ def read_hook_script(path: Path) -> HookScript:
     Raises ArtifactError for text that is no Python, and for hooks of a shape that the container refuses.
     """
     names = set(_names_bound(_parse(path).body))
-    script = HookScript(path, tuple(name for name in (HANDLER, *PAIR) if name in names), "*" not in names)
+    hooks = tuple(name for name in (HANDLER, *PAIR, *TOOLKIT_FUNCTIONS) if name in names)
+    script = HookScript(path, hooks, "*" not in names)
     problem = _problem(script)
     if problem:
         raise ArtifactError(f"{path} {problem}: {WANTED}")
@@ -82,6 +86,12 @@ def _inner(statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _problem(script: HookScript) -> str | None:
     pair = [name for name in script.hooks if name in PAIR]
+    toolkit = [name for name in script.hooks if name in TOOLKIT_FUNCTIONS]
+    if toolkit and len(toolkit) < len(script.hooks):
+        others = [name for name in script.hooks if name not in toolkit]
+        return f"defines {' and '.join(others)} and also {' and '.join(toolkit)}"
+    if toolkit:
+        return None if "model_fn" in toolkit or not script.certain else f"defines no {TOOLKIT_FUNCTIONS[0]}"
     if HANDLER in script.hooks and pair:
         return f"defines {HANDLER} and also {' and '.join(pair)}"
     if not script.certain or HANDLER in script.hooks or len(pair) == len(PAIR):

@@ -24,10 +24,13 @@ DEFAULT_PROGRAM = "inference.py"
 
 @dataclass(frozen=True)
 class Inspection:
-    """An artifact that can be served: its parts, the model for requests that name none, and remarks."""
+    """An artifact that can be served: its parts, the model for requests that name none, and remarks.
+
+    There is no default where the artifact has no SavedModel and its hooks load a model by themselves.
+    """
 
     artifact: Artifact
-    default: Model
+    default: Model | None
     hook_script: HookScript | None
     has_requirements: bool
     has_lib: bool
@@ -40,9 +43,9 @@ def inspect_artifact(root: Path, environ: Mapping[str, str]) -> Inspection:
 
     Raises ArtifactError with all that would keep it from being served.
     """
-    artifact = find_artifact(root)
+    artifact = find_artifact(root, _program(environ))
     problems: list[str] = []
-    default, script = artifact.models[0], None
+    default, script = None, None
     try:
         default = _default_model(artifact, environ)
     except ArtifactError as error:
@@ -83,8 +86,10 @@ def version_text(model: Model) -> str:
     return f"version{'s' if len(model.versions) > 1 else ''} {numbers}"
 
 
-def _default_model(artifact: Artifact, environ: Mapping[str, str]) -> Model:
+def _default_model(artifact: Artifact, environ: Mapping[str, str]) -> Model | None:
     name = environ.get(DEFAULT_MODEL_VARIABLE)
+    if not artifact.models:
+        return None
     if not name:
         return artifact.models[0]
     for model in artifact.models:
@@ -118,7 +123,9 @@ def _notes(artifact: Artifact, environ: Mapping[str, str]) -> Iterator[str]:
 
 def _model_lines(inspection: Inspection) -> Iterator[str]:
     models = inspection.artifact.models
-    width = max(len(model.name) for model in models)
+    if not models:
+        yield "no SavedModel: the hooks load a model by themselves"
+    width = max((len(model.name) for model in models), default=0)
     for model in models:
         mark = ", the default" if model is inspection.default and len(models) > 1 else ""
         yield f"{model.name:<{width}}  {version_text(model)}{mark}"

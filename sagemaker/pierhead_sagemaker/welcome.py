@@ -29,7 +29,7 @@ def welcome_text(
         lines.append(f"{model.name}, {version_text(model)}{mark}")
         lines.extend(_signature_lines(signatures[model.name]))
     lines.append("")
-    known = signatures[inspection.default.name]
+    known = signatures[inspection.default.name] if inspection.default is not None else None
     lines.extend(_request_lines(f"{address}/invocations", inspection, known, folder=folder))
     return "\n".join(lines)
 

@@ -202,3 +202,32 @@ def test_drawing_shows_folders_before_their_content(tmp_path: Path) -> None:
     write(tmp_path, "m/1/saved_model.pb", "m/notes.txt")
 
     assert draw_tree(tmp_path) == "  m/\n    1/\n      saved_model.pb\n    notes.txt"
+
+
+def test_functions_of_the_toolkit_stand_in_for_a_model(tmp_path: Path) -> None:
+    write(tmp_path, "weights.npy", "code/")
+    (tmp_path / "code" / "inference.py").write_text("def model_fn(model_dir): pass\n")
+
+    artifact = find_artifact(tmp_path, "inference.py")
+
+    assert ((), tmp_path / "code") == (artifact.models, artifact.code)
+
+
+def test_program_that_is_not_named_stands_in_for_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "code/")
+    (tmp_path / "code" / "inference.py").write_text("def model_fn(model_dir): pass\n")
+
+    assert "no SavedModel" in refusal(tmp_path)
+    with pytest.raises(ArtifactError, match="no SavedModel"):
+        find_artifact(tmp_path, "other.py")
+
+
+def test_hooks_that_need_a_model_get_a_hint(tmp_path: Path) -> None:
+    write(tmp_path, "code/")
+    (tmp_path / "code" / "inference.py").write_text("def handler(data, context): pass\n")
+
+    with pytest.raises(ArtifactError) as refused:
+        find_artifact(tmp_path, "inference.py")
+
+    assert "code/inference.py could serve without a SavedModel if it defined model_fn" in str(refused.value)
+    assert "Found:" in str(refused.value)

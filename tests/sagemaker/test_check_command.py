@@ -123,6 +123,38 @@ def test_hooks_are_found_however_they_are_bound(text: str, lay: Layout) -> None:
     assert script.hooks == ("handler",)
 
 
+TOOLKIT = "def model_fn(model_dir): ...\ndef predict_fn(data, model): ...\n"
+
+
+def test_functions_of_the_toolkit_need_no_model(lay: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    root = lay("weights.npy", inference=TOOLKIT)
+
+    status = main(["check", str(root)])
+
+    expected = f"""\
+{root} can be served
+  models    no SavedModel: the hooks load a model by themselves
+  hooks     code/inference.py: model_fn, predict_fn
+  packages  none
+  sample    none
+"""
+    assert (0, expected) == (status, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TOOLKIT + HANDLER, "defines handler and also model_fn and predict_fn"),
+        ("def predict_fn(data, model): ...\n", "defines no model_fn"),
+    ],
+)
+def test_functions_of_the_toolkit_that_the_container_refuses_are_refused(
+    text: str, reason: str, lay: Layout
+) -> None:
+    with pytest.raises(ArtifactError, match=reason):
+        inspect_artifact(lay(GRAPH, inference=text), {})
+
+
 def test_hooks_behind_a_star_import_are_left_to_the_container(lay: Layout) -> None:
     found = inspect_artifact(lay(GRAPH, inference="from mine import *\n"), {})
 
@@ -138,8 +170,13 @@ def test_program_variable_names_the_script(lay: Layout) -> None:
 def test_default_model_variable_wins(lay: Layout) -> None:
     root = lay("a/1/saved_model.pb", "b/1/saved_model.pb")
 
-    assert inspect_artifact(root, {"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "b"}).default.name == "b"
-    assert inspect_artifact(root, {}).default.name == "a"
+    chosen = inspect_artifact(root, {"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "b"}).default
+    first = inspect_artifact(root, {}).default
+
+    assert chosen is not None
+    assert chosen.name == "b"
+    assert first is not None
+    assert first.name == "a"
 
 
 def test_all_problems_are_told_at_once(lay: Layout) -> None:

@@ -5,7 +5,8 @@ import pytest
 from werkzeug.datastructures import Headers
 
 from pierhead.control import ServerAddress
-from pierhead.service.call import Call
+from pierhead.formats.tensors import Signature
+from pierhead.service.call import NO_SERVER, Call
 from pierhead.service.channel import LazyChannel
 from pierhead.service.context import Context, describe_request
 
@@ -16,7 +17,13 @@ CHANNEL = LazyChannel(lambda: grpc.insecure_channel("127.0.0.1:1"))
 def describe(call: Call = CALL, **headers: str) -> Context:
     fields = Headers({name.replace("_", "-"): value for name, value in headers.items()})
     return describe_request(
-        call, fields, served_version=3, channel=CHANNEL, default_accept="application/json"
+        call,
+        fields,
+        served_version=3,
+        channel=CHANNEL,
+        signature=lambda name: Signature(name, "", {}, {}),
+        default_accept="application/json",
+        max_decompressed_bytes=1 << 20,
     )
 
 
@@ -70,6 +77,12 @@ def test_rest_and_grpc_are_of_the_same_server() -> None:
 
     assert context.rest_uri == "http://127.0.0.1:8503/v1/models/half:classify"
     assert context.grpc_port == "9002"
+
+
+def test_without_a_model_server_there_is_no_address() -> None:
+    context = describe(Call("model", None, "predict", NO_SERVER, 30.0))
+
+    assert ("", "") == (context.rest_uri, context.grpc_port)
 
 
 def test_rest_uri_names_the_version_that_the_request_names() -> None:

@@ -13,9 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pierhead.contract.toolkit import defines_toolkit_functions
 from pierhead.errors import ArtifactError
 
-__all__ = ["CODE_DIRECTORY", "LARGEST_VERSION", "Artifact", "Model", "draw_tree", "find_artifact"]
+__all__ = [
+    "CODE_DIRECTORY",
+    "LARGEST_VERSION",
+    "ROOT_MODEL_NAME",
+    "Artifact",
+    "Model",
+    "draw_tree",
+    "find_artifact",
+]
 
 CODE_DIRECTORY = "code"
 ROOT_MODEL_NAME = "model"
@@ -54,19 +63,28 @@ class Artifact:
     code: Path | None
 
 
-def find_artifact(root: Path) -> Artifact:
+def find_artifact(root: Path, program: str | None = None) -> Artifact:
     """Return the models and the code folder below `root`.
 
-    Raises ArtifactError, with the tree found and the tree expected, where no SavedModel is found or two
-    base paths claim one name.
+    There need be no model where `code/PROGRAM` defines the SageMaker inference toolkit's functions: it then
+    loads one by itself. Raises ArtifactError, with the tree found and the tree expected, where no SavedModel
+    is found or two base paths claim one name; and where something cannot be read.
     """
+    try:
+        return _read_artifact(root, program)
+    except OSError as problem:
+        raise ArtifactError(f"{problem.filename} cannot be read: {problem.strerror}") from problem
+
+
+def _read_artifact(root: Path, program: str | None) -> Artifact:
     if not root.is_dir():
         raise ArtifactError(f"there is no model folder at {root}")
     models = sorted(_models_below(root, depth=0), key=lambda model: model.name)
-    if not models:
-        raise ArtifactError(_explain_missing(root))
-    _refuse_double_names(models)
     code = root / CODE_DIRECTORY
+    file = code / program if program is not None and (code / program).is_file() else None
+    if not models and (file is None or not defines_toolkit_functions(file)):
+        raise ArtifactError(_explain_missing(root, file))
+    _refuse_double_names(models)
     return Artifact(root, tuple(models), code if code.is_dir() else None)
 
 
@@ -116,8 +134,8 @@ def _refuse_double_names(models: list[Model]) -> None:
             )
 
 
-def _explain_missing(root: Path) -> str:
-    advice = "".join(f"\n{line}" for line in _advice(root))
+def _explain_missing(root: Path, file: Path | None) -> str:
+    advice = "".join(f"\n{line}" for line in (*_advice(root), *_code_advice(root, file)))
     return (
         f"no SavedModel found below {root}{advice}\n"
         f"Found:\n{draw_tree(root)}\n"
@@ -132,6 +150,14 @@ def _advice(root: Path) -> Iterator[str]:
         yield (
             f"{graph.relative_to(root)} is not under an integer version: "
             f"move it to {graph.parent.relative_to(root) / '1' / graph.name}."
+        )
+
+
+def _code_advice(root: Path, file: Path | None) -> Iterator[str]:
+    if file is not None:
+        yield (
+            f"{file.relative_to(root)} could serve without a SavedModel if it defined model_fn(model_dir) "
+            "and the other functions of the SageMaker inference toolkit."
         )
 
 

@@ -1,7 +1,7 @@
 """The user's inference.py: loaded once in a worker, inspected once, refused with a sentence.
 
 It defines `handler(data, context)`, or `input_handler(data, context)` with `output_handler(response,
-context)`, never both.
+context)`, or the SageMaker inference toolkit's functions; never more than one of these.
 Source: the TensorFlow Serving image's contract, section Hooks; field cases C14 and C15.
 """
 
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from pierhead.contract.toolkit import TOOLKIT_FUNCTIONS
 from pierhead.errors import HookShapeError, UserCodeError
+from pierhead.service.hook_shapes import Hook, Wrap, check_hook
+from pierhead.service.toolkit.hooks import ToolkitHooks, toolkit_hooks
 
-__all__ = ["HookPair", "Hooks", "WholeHook", "load_hooks"]
+__all__ = ["HookPair", "Hooks", "ToolkitHooks", "WholeHook", "load_hooks"]
 
-Hook = Callable[[Any, Any], Any]
 PRIVATE_NAME = "pierhead_user_inference"
 LIBRARY_FOLDER = "lib"
 PARAMETERS = {
@@ -28,7 +28,10 @@ PARAMETERS = {
     "input_handler": ("data", "context"),
     "output_handler": ("response", "context"),
 }
-WANTED = "handler(data, context), or input_handler(data, context) with output_handler(response, context)"
+WANTED = (
+    "handler(data, context), or input_handler(data, context) with output_handler(response, context), "
+    "or model_fn(model_dir) with the inference toolkit's other functions"
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,10 @@ class WholeHook:
     """Hooks that answer requests by themselves."""
 
     handler: Hook
+
+    def wrapped(self, wrap: Wrap) -> WholeHook:
+        """Return hooks of which each function is what `wrap` makes of its name and itself."""
+        return WholeHook(wrap("handler", self.handler))
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,14 @@ class HookPair:
     input_handler: Hook
     output_handler: Hook
 
+    def wrapped(self, wrap: Wrap) -> HookPair:
+        """Return hooks of which each function is what `wrap` makes of its name and itself."""
+        return HookPair(
+            wrap("input_handler", self.input_handler), wrap("output_handler", self.output_handler)
+        )
 
-Hooks = WholeHook | HookPair
+
+Hooks = WholeHook | HookPair | ToolkitHooks
 
 
 def load_hooks(file: Path, code: Path) -> Hooks:
@@ -61,24 +74,38 @@ def load_hooks(file: Path, code: Path) -> Hooks:
 
 def find_hooks(module: ModuleType, file: str) -> Hooks:
     """Return the hooks that a module defines; raise HookShapeError where it has none that can be called."""
-    found = {name: getattr(module, name) for name in PARAMETERS if hasattr(module, name)}
-    for name, hook in found.items():
-        _refuse_uncallable(name, hook, file)
+    found = {
+        name: getattr(module, name) for name in (*PARAMETERS, *TOOLKIT_FUNCTIONS) if hasattr(module, name)
+    }
+    if found and not found.keys() & PARAMETERS:
+        return toolkit_hooks(found, file)
+    for name in found.keys() & PARAMETERS:
+        check_hook(name, found[name], file, PARAMETERS[name])
     if found.keys() == {"handler"}:
         return WholeHook(found["handler"])
     if found.keys() == {"input_handler", "output_handler"}:
+        _refuse_generator(found["input_handler"], file)
         return HookPair(found["input_handler"], found["output_handler"])
     names = " and ".join(found) or "no hooks"
     raise HookShapeError(f"{file} defines {names}; wanted is either {WANTED}")
 
 
+def _refuse_generator(input_handler: Hook, file: str) -> None:
+    if inspect.isgeneratorfunction(input_handler):
+        raise HookShapeError(
+            f"input_handler in {file} is a generator; wanted is one that returns the whole request: "
+            "handler and output_handler may stream"
+        )
+
+
 def _import_file(file: Path) -> ModuleType:
-    spec = spec_from_file_location(PRIVATE_NAME, file)
+    name = _module_name(file)
+    spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise UserCodeError(f"{file.name} is not a Python file")
     module = module_from_spec(spec)
     # dataclasses and pickle look the module of a class up by its name.
-    sys.modules[PRIVATE_NAME] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as problem:
@@ -88,15 +115,9 @@ def _import_file(file: Path) -> ModuleType:
     return module
 
 
-def _refuse_uncallable(name: str, hook: Any, file: str) -> None:
-    wanted = f"{name}({', '.join(PARAMETERS[name])})"
-    if not callable(hook):
-        raise HookShapeError(f"{name} in {file} is no function; wanted is {wanted}")
-    try:
-        signature = inspect.signature(hook)
-    except ValueError:
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        raise HookShapeError(f"{file} defines {name}{signature}; wanted is {wanted}") from None
+def _module_name(file: Path) -> str:
+    """Return the name that other modules would import the file by, where that is no other module's.
+
+    A module beside it that imports it back then gets this one, not a second copy.
+    """
+    return file.stem if file.stem.isidentifier() and file.stem not in sys.modules else PRIVATE_NAME

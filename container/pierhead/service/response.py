@@ -14,6 +14,7 @@ from typing import Any
 
 from werkzeug.datastructures import Headers
 
+from pierhead.formats.predict_json import Layout
 from pierhead.formats.tensors import Array
 
 __all__ = ["ModelResponse", "ResponseError"]
@@ -26,7 +27,10 @@ class ResponseError(OSError):
 
 
 class ModelResponse:
-    """A model server's answer: status, JSON body, and the outputs as numpy arrays where it has some."""
+    """A model server's answer: status, JSON body, and the outputs as numpy arrays where it has some.
+
+    `layout` says whether the JSON is laid out by instance or by tensor; None where it is no prediction.
+    """
 
     encoding = "utf-8"
 
@@ -37,11 +41,13 @@ class ModelResponse:
         *,
         url: str,
         outputs: Mapping[str, Array] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.status_code = status_code
         self.url = url
         self.headers = Headers({"Content-Type": "application/json"})
         self.outputs: dict[str, Array] = dict(outputs or {})
+        self.layout = layout
         self._write_content = write_content
 
     def __repr__(self) -> str:

@@ -1,40 +1,62 @@
-"""The user's exceptions, as the user should read them: without our frames, and with a message."""
+"""The user's functions, called; and their exceptions, as the user should read them: without our frames."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
+from itertools import dropwhile
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-__all__ = ["describe_exception", "explain_failure", "format_exception"]
+from pierhead.errors import PierheadError
+from pierhead.service.hook_errors import translate_exception
+
+__all__ = ["call_user_code", "explain_failure", "format_exception"]
 
 OUR_FILES = str(Path(__file__).parent)
 IMPORT_MACHINERY = "<frozen importlib"
 
 
-def describe_exception(exception: BaseException) -> str:
-    """Return the exception's message, or its type's name where the message alone says nothing."""
-    name = type(exception).__name__
-    return f"{name}: {exception}" if isinstance(exception, SystemExit) else str(exception) or name
+def call_user_code(function: Callable[..., Any], *values: Any) -> Any:
+    """Return what the function returns; raise UserCodeError for what it raises.
+
+    Our own exceptions pass: a conversion that was called from a hook refuses as it does without hooks.
+    """
+    try:
+        return function(*values)
+    except PierheadError:
+        raise
+    except (Exception, SystemExit) as problem:
+        raise translate_exception(problem) from problem
 
 
 def format_exception(exception: BaseException) -> str:
     """Return the traceback from the first frame of the user's code on."""
-    frames = _user_frames(exception.__traceback__)
+    frames = next(iter(_user_frames(exception)), None)
     return "".join(traceback.format_exception(type(exception), exception, frames)).rstrip("\n")
 
 
-def _user_frames(frames: TracebackType | None) -> TracebackType | None:
-    while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
+def explain_failure(problem: BaseException) -> str:
+    """Return the sentence that says what failed, and the user's traceback, where there is one."""
+    source = problem if _user_frames(problem) else problem.__cause__
+    return str(problem) if source is None else f"{problem}\n{format_exception(source)}"
+
+
+def _user_frames(exception: BaseException) -> list[TracebackType]:
+    """Return the frames below our outermost ones: what called us counts no more than we do."""
+    frames = _frames(exception.__traceback__)
+    ours = list(dropwhile(lambda frame: not _is_ours(frame), frames))
+    return list(dropwhile(_is_ours, ours))
+
+
+def _frames(innermost: TracebackType | None) -> list[TracebackType]:
+    frames = []
+    while innermost is not None:
+        frames.append(innermost)
+        innermost = innermost.tb_next
     return frames
 
 
-def _is_ours(filename: str) -> bool:
-    return filename.startswith((OUR_FILES, IMPORT_MACHINERY))
-
-
-def explain_failure(problem: BaseException) -> str:
-    """Return the user's traceback, where there is one, and the sentence that says what failed."""
-    cause = problem.__cause__
-    return str(problem) if cause is None else f"{problem}\n{format_exception(cause)}"
+def _is_ours(frame: TracebackType) -> bool:
+    return frame.tb_frame.f_code.co_filename.startswith((OUR_FILES, IMPORT_MACHINERY))
