@@ -10,6 +10,7 @@ import pytest
 from pierhead.errors import ConfigError
 from pierhead.settings import (
     TABLE,
+    LogSettings,
     PortRange,
     Settings,
     available_cpus,
@@ -18,8 +19,10 @@ from pierhead.settings import (
     file_name,
     folder,
     fraction,
+    inherited_log,
     integer,
     log_level,
+    log_settings,
     model_name,
     port_range,
     settings_table,
@@ -42,9 +45,9 @@ DOCUMENTED_DEFAULTS = (
     ("SAGEMAKER_GUNICORN_THREADS", "1"),
     ("SAGEMAKER_GUNICORN_WORKER_CLASS", "gevent"),
     ("SAGEMAKER_GUNICORN_TIMEOUT_SECONDS", "30"),
-    ("SAGEMAKER_GUNICORN_LOGLEVEL", "info"),
+    ("SAGEMAKER_GUNICORN_LOGLEVEL", ""),
     ("SAGEMAKER_NGINX_PROXY_READ_TIMEOUT_SECONDS", "60"),
-    ("SAGEMAKER_TFS_NGINX_LOGLEVEL", "error"),
+    ("SAGEMAKER_TFS_NGINX_LOGLEVEL", ""),
     ("SAGEMAKER_MULTI_MODEL", "false"),
     ("SAGEMAKER_MULTI_MODEL_UNIVERSAL_BUCKET", ""),
     ("SAGEMAKER_MULTI_MODEL_UNIVERSAL_PREFIX", ""),
@@ -171,6 +174,58 @@ def test_log_level_is_a_name_or_a_number(text: str, level: str) -> None:
 def test_log_level_outside_the_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be one of debug, info"):
         log_level(text)
+
+
+LOG_VARIABLES = (
+    "SAGEMAKER_CONTAINER_LOG_LEVEL",
+    "SAGEMAKER_GUNICORN_LOGLEVEL",
+    "SAGEMAKER_TFS_NGINX_LOGLEVEL",
+)
+
+
+@pytest.mark.parametrize(
+    ("levels", "gunicorn", "nginx", "has_access_log"),
+    [
+        (("", "", ""), "info", "error", True),
+        (("20", "", ""), "info", "error", True),
+        (("debug", "", ""), "debug", "info", True),
+        (("warning", "", ""), "warning", "error", False),
+        (("error", "", ""), "error", "error", False),
+        (("50", "", ""), "critical", "crit", False),
+        (("error", "debug", "info"), "debug", "info", True),
+        (("error", "", "notice"), "error", "notice", True),
+        (("", "", "warn"), "info", "warn", False),
+        (("debug", "error", "error"), "error", "error", False),
+    ],
+)
+def test_level_reaches_every_program_that_has_none_of_its_own(
+    levels: tuple[str, str, str], gunicorn: str, nginx: str, has_access_log: bool
+) -> None:
+    settings = read(**dict(zip(LOG_VARIABLES, levels, strict=True)))
+
+    assert (gunicorn, nginx, has_access_log) == (
+        settings.gunicorn_loglevel,
+        settings.nginx_loglevel,
+        settings.has_access_log,
+    )
+
+
+def test_log_settings_are_read_without_the_others() -> None:
+    environ = {
+        "PIERHEAD_LOG_FORMAT": "JSON",
+        "SAGEMAKER_CONTAINER_LOG_LEVEL": "10",
+        "SAGEMAKER_BIND_TO_PORT": "no",
+        "PIERHEAD_LOG_FD": "1",
+    }
+
+    assert LogSettings("debug", "json", 1) == log_settings(environ)
+    with pytest.raises(ConfigError, match="PIERHEAD_LOG_FORMAT='xml'"):
+        log_settings({"PIERHEAD_LOG_FORMAT": "xml"})
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "987654321"])
+def test_descriptor_that_is_not_open_is_not_the_log(text: str) -> None:
+    assert inherited_log({"PIERHEAD_LOG_FD": text}) == 2
 
 
 @pytest.mark.parametrize("text", ["inference.py", "my handler.py"])

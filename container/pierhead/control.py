@@ -48,9 +48,10 @@ class WorkerReady:
 
 @dataclass(frozen=True)
 class WorkerGone:
-    """A handler worker has ended."""
+    """A handler worker has ended; `signal` is what killed it, 0 where nothing did."""
 
     pid: int
+    signal: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ SageMaker's platform contract (Env vars) and the Triton container's start script
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
@@ -16,9 +17,24 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pierhead.contract.version_labels import VersionLabels, parse_version_labels
 from pierhead.errors import ConfigError
+from pierhead.gunicorn_arguments import read_gunicorn_arguments
 
-__all__ = ["TABLE", "PortRange", "Setting", "Settings", "available_cpus", "settings_table", "unknown_names"]
+__all__ = [
+    "LOG_DESCRIPTOR",
+    "STANDARD_ERROR",
+    "TABLE",
+    "LogSettings",
+    "PortRange",
+    "Setting",
+    "Settings",
+    "available_cpus",
+    "inherited_log",
+    "log_settings",
+    "settings_table",
+    "unknown_names",
+]
 
 WORD = r"[\w!#%&'*+.^`|~-]+"
 MEDIA_RANGE = rf"{WORD}/{WORD}(?:[ \t]*;[ \t]*{WORD}=(?:{WORD}|\"[^\"$\\\n]*\"))*"
@@ -26,10 +42,20 @@ MEDIA_RANGES = re.compile(rf"{MEDIA_RANGE}(?:[ \t]*,[ \t]*{MEDIA_RANGE})*", re.A
 LONGEST_SECONDS = 2_000_000  # nginx counts milliseconds in 32 bits
 Parser = Callable[[str], Any]
 OWNED_PREFIXES = ("SAGEMAKER_TFS_", "SAGEMAKER_GUNICORN_", "SAGEMAKER_NGINX_", "PIERHEAD_")
+LOG_VARIABLES = ("SAGEMAKER_CONTAINER_LOG_LEVEL", "PIERHEAD_LOG_FORMAT")
+LOG_DESCRIPTOR = "PIERHEAD_LOG_FD"
+STANDARD_ERROR = 2
 UNBOUNDED_QUEUE = 100_000_000
 NGINX_LEVELS = ("debug", "info", "notice", "warn", "error", "crit", "alert", "emerg")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+LOG_FORMATS = ("text", "json")
+METRICS_READERS = ("loopback", "all", "off")
 WORKER_CLASSES = ("gevent", "gthread", "sync")
+WORKER_CLASS_ADVICE = (
+    "must be gevent (many requests at a time in one thread), gthread (SAGEMAKER_GUNICORN_THREADS threads) or "
+    "sync (one request at a time); gevent stands in for eventlet and tornado"
+)
+WORK_GRACE_SECONDS = 2
 MODEL_SERVERS = ("auto", "embedded", "tensorflow_model_server", "tritonserver")
 
 
@@ -120,6 +146,19 @@ def log_level(text: str) -> str:
     return name
 
 
+def worker_class(text: str) -> str:
+    """Return the name of a class of workers that knows this stack; gunicorn's others do not."""
+    if text.lower() not in WORKER_CLASSES:
+        raise ValueError(WORKER_CLASS_ADVICE)
+    return text.lower()
+
+
+def gunicorn_arguments(text: str) -> str:
+    """Return the text, whose words are options of gunicorn that can be used here."""
+    read_gunicorn_arguments(text)
+    return text
+
+
 def media_ranges(text: str) -> str:
     """Return an Accept list; it is written into nginx's configuration."""
     if not MEDIA_RANGES.fullmatch(text):
@@ -159,6 +198,15 @@ def setting(
     """Return a dataclass field that carries its row of the table."""
     row = Setting(variable, parse, default, sentence, default if shown_default is None else shown_default)
     return field(metadata={"setting": row})
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """How a program writes its log, and to which file descriptor."""
+
+    level: str
+    style: str
+    descriptor: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +255,13 @@ class Settings:
         "auto",
         "The model server: `auto` takes a tensorflow_model_server found on PATH, else `embedded`.",
     )
+    version_labels_set: VersionLabels | None = setting(
+        "PIERHEAD_VERSION_LABELS",
+        parse_version_labels,
+        "",
+        "Labels of versions: LABEL=VERSION, or MODEL:LABEL=VERSION for another model, between commas.",
+        shown_default="unset",
+    )
     # Batching
     enable_batching: bool = setting(
         "SAGEMAKER_TFS_ENABLE_BATCHING", boolean, "false", "Whether the model servers batch requests."
@@ -243,16 +298,30 @@ class Settings:
         "Threads in each handler worker of the class gthread.",
     )
     gunicorn_worker_class: str = setting(
-        "SAGEMAKER_GUNICORN_WORKER_CLASS", choice(*WORKER_CLASSES), "gevent", "The handler workers' class."
+        "SAGEMAKER_GUNICORN_WORKER_CLASS",
+        worker_class,
+        "gevent",
+        "The handler workers' class: gevent, gthread or sync.",
     )
     gunicorn_timeout_seconds_set: int = setting(
         "SAGEMAKER_GUNICORN_TIMEOUT_SECONDS",
         integer(1, LONGEST_SECONDS),
         "30",
-        "The longest that a handler worker may be silent, in seconds.",
+        "The longest that one request may keep its handler worker from all else, in seconds.",
     )
-    gunicorn_loglevel: str = setting(
-        "SAGEMAKER_GUNICORN_LOGLEVEL", choice(*LOG_LEVELS), "info", "The handler workers' log level."
+    gunicorn_arguments: str | None = setting(
+        "GUNICORN_CMD_ARGS",
+        gunicorn_arguments,
+        "",
+        "Options of gunicorn, such as `--max-requests 1000`; where one has a setting here, the option wins.",
+        shown_default="unset",
+    )
+    gunicorn_loglevel_set: str | None = setting(
+        "SAGEMAKER_GUNICORN_LOGLEVEL",
+        choice(*LOG_LEVELS),
+        "",
+        "The handler workers' log level.",
+        shown_default="SAGEMAKER_CONTAINER_LOG_LEVEL",
     )
     program: str = setting(
         "SAGEMAKER_PROGRAM", file_name, "inference.py", "The file in `code/` that defines the hooks."
@@ -280,8 +349,12 @@ class Settings:
         "60",
         "nginx's wait for an answer from behind it, in seconds; never below the handler workers' timeout.",
     )
-    nginx_loglevel: str = setting(
-        "SAGEMAKER_TFS_NGINX_LOGLEVEL", choice(*NGINX_LEVELS), "error", "The level of nginx's error log."
+    nginx_loglevel_set: str | None = setting(
+        "SAGEMAKER_TFS_NGINX_LOGLEVEL",
+        choice(*NGINX_LEVELS),
+        "",
+        "The level of nginx's error log; from `warn` up there are no access lines either.",
+        shown_default="error; see [the log](logs.md#levels)",
     )
     # Multi-model endpoints
     multi_model: bool = setting(
@@ -310,6 +383,12 @@ class Settings:
         "The largest request body, in MB; 0 or unset is no limit.",
         shown_default="unset",
     )
+    max_decompressed_mb: int = setting(
+        "PIERHEAD_MAX_DECOMPRESSED_MB",
+        integer(1, 1_000_000),
+        "1024",
+        "The most that a gzip body, or the arrays of an .npz body, may become, in MB.",
+    )
     max_concurrent_transforms: int | None = setting(
         "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS",
         integer(),
@@ -326,7 +405,23 @@ class Settings:
     )
     # Logs
     log_level: str = setting(
-        "SAGEMAKER_CONTAINER_LOG_LEVEL", log_level, "info", "The log level of the stack, a name or a number."
+        "SAGEMAKER_CONTAINER_LOG_LEVEL",
+        log_level,
+        "info",
+        "The log level of every program of the stack, a name or a number.",
+    )
+    log_format: str = setting(
+        "PIERHEAD_LOG_FORMAT",
+        choice(*LOG_FORMATS),
+        "text",
+        "The form of every line of the log: `text` or `json`.",
+    )
+    tensorflow_loglevel_set: int | None = setting(
+        "TF_CPP_MIN_LOG_LEVEL",
+        integer(0),
+        "",
+        "What TensorFlow itself leaves out of the log: from 0, nothing, to 3, all but its end.",
+        shown_default="from SAGEMAKER_CONTAINER_LOG_LEVEL",
     )
     # Triton
     triton_default_model_name: str | None = setting(
@@ -434,6 +529,12 @@ class Settings:
         "The folder for sockets and generated configuration.",
         shown_default="a fresh private folder",
     )
+    metrics: str = setting(
+        "PIERHEAD_METRICS",
+        choice(*METRICS_READERS),
+        "loopback",
+        "Who may read [/metrics](metrics.md): `loopback`, the container itself; `all`; `off`, nobody.",
+    )
     timeout_seconds: int | None = setting(
         "PIERHEAD_TIMEOUT_SECONDS",
         integer(1, LONGEST_SECONDS),
@@ -448,6 +549,11 @@ class Settings:
         return self.base_dir / "model"
 
     @property
+    def version_labels(self) -> VersionLabels:
+        """The labels of versions, none when not set."""
+        return self.version_labels_set or VersionLabels()
+
+    @property
     def gunicorn_timeout_seconds(self) -> int:
         """The handler workers' timeout, raised by PIERHEAD_TIMEOUT_SECONDS."""
         return max(self.gunicorn_timeout_seconds_set, self.timeout_seconds or 0)
@@ -456,6 +562,39 @@ class Settings:
     def proxy_read_timeout_seconds(self) -> int:
         """Nginx's wait for what is behind it, never below the handler workers' timeout."""
         return max(self.nginx_proxy_read_timeout_set, self.gunicorn_timeout_seconds)
+
+    @property
+    def request_limit(self) -> str:
+        """The setting that `proxy_read_timeout_seconds` comes from."""
+        names = {
+            self.nginx_proxy_read_timeout_set: "SAGEMAKER_NGINX_PROXY_READ_TIMEOUT_SECONDS",
+            self.gunicorn_timeout_seconds_set: "SAGEMAKER_GUNICORN_TIMEOUT_SECONDS",
+            self.timeout_seconds: "PIERHEAD_TIMEOUT_SECONDS",
+        }
+        return names[self.proxy_read_timeout_seconds]
+
+    @property
+    def work_timeout_seconds(self) -> int:
+        """The limit of the work behind nginx: a little longer, so that it is nginx that answers."""
+        return self.proxy_read_timeout_seconds + WORK_GRACE_SECONDS
+
+    @property
+    def gunicorn_loglevel(self) -> str:
+        """The handler workers' log level."""
+        return self.gunicorn_loglevel_set or self.log_level
+
+    @property
+    def nginx_loglevel(self) -> str:
+        """The level of nginx's error log: between info and error nginx tells of connections and buffers."""
+        derived = {"debug": "info", "critical": "crit"}.get(self.log_level, "error")
+        return self.nginx_loglevel_set or derived
+
+    @property
+    def has_access_log(self) -> bool:
+        """Whether there is a line for each request: at the level info, nginx's own where it is set."""
+        if self.nginx_loglevel_set:
+            return self.nginx_loglevel_set in {"debug", "info", "notice"}
+        return self.log_level in {"debug", "info"}
 
     @property
     def num_batch_threads(self) -> int:
@@ -475,12 +614,14 @@ class Settings:
         """
         values: dict[str, Any] = {}
         problems: list[str] = []
+        arguments = _settings_of_gunicorn(environ)
         for name, row in _rows():
-            text = environ.get(row.variable) or row.default
+            text = arguments.get(row.variable) or environ.get(row.variable) or row.default
             try:
                 values[name] = row.parse(text) if text else None
             except ValueError as problem:
-                problems.append(f"{row.variable}={text!r}: {problem}")
+                source = " of GUNICORN_CMD_ARGS" if row.variable in arguments else ""
+                problems.append(f"{row.variable}={text!r}{source}: {problem}")
         if problems:
             raise ConfigError(problems)
         settings = cls(**values)
@@ -511,6 +652,21 @@ def unknown_names(environ: Mapping[str, str]) -> Iterator[str]:
             yield f"{name} is not a setting and has no effect{hint}"
 
 
+def log_settings(environ: Mapping[str, str]) -> LogSettings:
+    """Return the settings of the log alone, for a program without use for others; may raise ConfigError."""
+    settings = Settings.from_env({name: environ.get(name, "") for name in LOG_VARIABLES})
+    return LogSettings(settings.log_level, settings.log_format, inherited_log(environ))
+
+
+def inherited_log(environ: Mapping[str, str]) -> int:
+    """Return the descriptor of the log that the supervisor hands down; else that of standard error."""
+    text = environ.get(LOG_DESCRIPTOR, "")
+    with contextlib.suppress(OSError, ValueError):
+        os.fstat(int(text))
+        return int(text)
+    return STANDARD_ERROR
+
+
 def available_cpus() -> int:
     """Return how many CPUs this process may use, by its affinity."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -519,6 +675,14 @@ def available_cpus() -> int:
 def _rows() -> Iterator[tuple[str, Setting]]:
     for each in fields(Settings):
         yield each.name, each.metadata["setting"]
+
+
+def _settings_of_gunicorn(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings in GUNICORN_CMD_ARGS; none where it cannot be read, which its row reports."""
+    try:
+        return read_gunicorn_arguments(environ.get("GUNICORN_CMD_ARGS", "")).settings
+    except ValueError:
+        return {}
 
 
 def _text(value: Any) -> str:

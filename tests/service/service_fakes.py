@@ -15,7 +15,7 @@ import numpy as np
 from pierhead.control import ModelPlan, ServerAddress, ServicePlan
 from pierhead.errors import Code, ServingError
 from pierhead.formats.tensors import Array, Signature, TensorSpec
-from pierhead.service.backend import Prediction
+from pierhead.service.backend import Prediction, RestAnswer
 from pierhead.service.call import Call
 from pierhead.service.channel import LazyChannel
 from pierhead.serving_stubs import ServingStubs, import_serving_stubs
@@ -56,6 +56,9 @@ class FakeBackend:
     refusal: ServingError | None = None
     calls: list[tuple[str, int | None, str]] = field(default_factory=list)
     inputs: list[Mapping[str, Array]] = field(default_factory=list)
+    # What REST answers, for a model server that tells no signatures.
+    rest: RestAnswer | None = None
+    forwarded: list[bytes] = field(default_factory=list)
 
     def next_server(self) -> ServerAddress:
         return ServerAddress(9000, 8501)
@@ -65,6 +68,14 @@ class FakeBackend:
 
     def channel(self, server: ServerAddress) -> grpc.Channel:  # noqa: ARG002
         return LazyChannel(lambda: grpc.insecure_channel("127.0.0.1:1"))
+
+    def tells_signatures(self, call: Call) -> bool:  # noqa: ARG002
+        return self.rest is None
+
+    def forward(self, call: Call, body: bytes) -> RestAnswer:
+        self.calls.append((call.model, call.version, call.method))
+        self.forwarded.append(body)
+        return self.rest or RestAnswer(200, "application/json", b"{}")
 
     def signature(self, call: Call, name: str) -> Signature:  # noqa: ARG002
         if name not in {"", "serving_default"}:
@@ -95,9 +106,13 @@ class FakeModelServer:
     input_name: str = "x"
     metadata_calls: int = 0
     predict_calls: int = 0
+    labels: list[str] = field(default_factory=list)
+    metadata_refusal: grpc.StatusCode | None = None
 
     def metadata(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.metadata_calls += 1
+        if self.metadata_refusal is not None:
+            context.abort(self.metadata_refusal, "asked to refuse")
         self._refuse_strangers(request, context)
         metadata = self.stubs.get_model_metadata
         signatures = metadata.SignatureDefMap()
@@ -131,6 +146,7 @@ class FakeModelServer:
         return answer
 
     def _refuse_strangers(self, request: Any, context: grpc.ServicerContext) -> None:
+        self.labels.append(request.model_spec.version_label)
         if request.model_spec.name != "a":
             name = request.model_spec.name
             context.abort(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: Latest({name})")

@@ -10,7 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 from tests.service.service_fakes import FakeBackend, make_plan
 
-from pierhead.errors import Code, NotAcceptable, ServingError, UnsupportedMediaType
+from pierhead.errors import Code, ModelServerAway, NotAcceptable, ServingError, UnsupportedMediaType
+from pierhead.logs import current_request_id
 from pierhead.service.answers import Answer
 from pierhead.service.app import Handler, create_app
 from pierhead.service.call import Call
@@ -85,6 +86,7 @@ def test_unknown_routes_are_refused_in_json(method: str, path: str, status: int)
         (ServingError(Code.INVALID_ARGUMENT, "ill"), 400),
         (ServingError(Code.RESOURCE_EXHAUSTED, "full"), 429),
         (ServingError(Code.UNAVAILABLE, "gone"), 503),
+        (ModelServerAway(), 502),
     ],
 )
 def test_each_exception_has_its_status(problem: Exception, status: int) -> None:
@@ -102,10 +104,25 @@ def test_our_own_failure_does_not_tell_its_inside(caplog: pytest.LogCaptureFixtu
     assert "ZeroDivisionError: inside" in caplog.text
 
 
-def test_request_id_is_echoed() -> None:
-    answer = whole(lambda *_: b"").get("/nope", headers={"X-Pierhead-Request-Id": "17"})
+@pytest.mark.parametrize(("sent", "named"), [("0a1b", "0a1b"), ("a b", ""), ("a\u00e9", ""), ("", "")])
+def test_hook_runs_in_the_name_of_its_request(sent: str, named: str) -> None:
+    answer = whole(lambda *_: current_request_id()).post(
+        "/invocations", headers={"X-Request-Id": sent}, buffered=True
+    )
 
-    assert answer.headers["X-Pierhead-Request-Id"] == "17"
+    assert named == answer.text
+    assert "X-Request-Id" not in answer.headers, "nginx alone writes it"
+    assert current_request_id() == ""
+
+
+def test_streamed_parts_are_made_in_the_name_of_their_request() -> None:
+    def hook(*_: Any) -> Any:
+        return (current_request_id() for _ in range(3)), "text/plain"
+
+    answer = whole(hook).post("/invocations", headers={"X-Request-Id": "5"}, buffered=True)
+
+    assert answer.text == "555"
+    assert current_request_id() == ""
 
 
 @pytest.mark.parametrize(
@@ -164,7 +181,14 @@ def test_handler_gets_an_unread_stream_and_its_context() -> None:
         "/invocations", data=b"abcdefg", headers={ATTRIBUTES: "threshold=0.7", "Accept": "text/plain"}
     )
 
-    assert answer.get_json() == ["abcd", "efg", "threshold=0.7", "text/plain", "2", 30.0]
+    assert answer.get_json() == [
+        "abcd",
+        "efg",
+        "threshold=0.7",
+        "text/plain",
+        "2",
+        float(Settings.from_env({}).work_timeout_seconds),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -208,6 +232,13 @@ def test_result_that_cannot_be_sent_is_named(result: Any, found: str) -> None:
     assert answer.status_code == 500
     assert answer.get_json()["error"].startswith(found)
     assert "wanted is (body, content_type)" in answer.get_json()["error"]
+
+
+def test_text_that_is_no_text_is_named() -> None:
+    answer = whole(lambda *_: "\ud800").post("/invocations", data=BODY)
+
+    assert answer.status_code == 500
+    assert answer.get_json()["error"].startswith("handler returned text that cannot be UTF-8")
 
 
 @pytest.mark.parametrize(
@@ -280,6 +311,7 @@ def test_outputs_reach_the_output_handler_as_arrays() -> None:
     [
         (BODY, ServingError(Code.NOT_FOUND, "Servable not found"), 404, "Servable not found"),
         (BODY, ServingError(Code.UNAVAILABLE, "gone"), 503, "gone"),
+        (BODY, ModelServerAway(), 502, "the model server is away"),
         (b"", None, 400, "JSON Parse error: The document is empty"),
         (b"{}", None, 400, "Missing 'inputs' or 'instances' key"),
         (b'{"signature_name": "s", "instances": [1]}', None, 400, 'Serving signature name: "s" not found'),

@@ -24,6 +24,8 @@ from pierhead.service.attributes import Attributes, parse_attributes
         ("tfs-model-name=" + "a" * 255, Attributes(model="a" * 255)),
         ("tfs-model-name=half_plus.two-3", Attributes(model="half_plus.two-3")),
         ("TFS-MODEL-NAME=b", Attributes()),
+        ("tfs-model-version-label=stable", Attributes(label="stable")),
+        ("tfs-model-name=b, tfs-model-version-label = v.1 ", Attributes(model="b", label="v.1")),
     ],
 )
 def test_header_is_pairs_between_commas(header: str, expected: Attributes) -> None:
@@ -50,10 +52,21 @@ def test_header_is_pairs_between_commas(header: str, expected: Attributes) -> No
         ("tfs-model-version=١", "tfs-model-version"),
         ("tfs-model-version=9223372036854775808", "tfs-model-version"),
         ("tfs-model-version=latest", "tfs-model-version"),
+        ("tfs-model-version=" + 5000 * "9", "tfs-model-version"),
+        ("tfs-model-version-label=", "tfs-model-version-label"),
+        ("tfs-model-version-label=a/b", "tfs-model-version-label"),
+        ("tfs-model-version-label=a:predict", "tfs-model-version-label"),
     ],
 )
 def test_ill_value_is_refused_by_its_key(header: str, key: str) -> None:
     with pytest.raises(ServingError, match=f"^custom attribute {key}=") as refusal:
         parse_attributes(header)
+
+    assert refusal.value.code == Code.INVALID_ARGUMENT
+
+
+def test_version_and_label_exclude_each_other() -> None:
+    with pytest.raises(ServingError, match="exclude each other") as refusal:
+        parse_attributes("tfs-model-version=1,tfs-model-version-label=stable")
 
     assert refusal.value.code == Code.INVALID_ARGUMENT

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
+import grpc
 import numpy as np
 import pytest
 from tests.service.service_fakes import FakeModelServer, new_fake, running
@@ -158,3 +159,71 @@ def test_messages_beyond_four_megabytes_pass(backend: TfsBackend, address: Serve
     prediction = backend.predict(call(address), "", {"x": values})
 
     assert len(prediction.outputs["y"]) == 3_000_000
+
+
+def test_a_label_is_what_the_server_is_asked_for(
+    backend: TfsBackend, address: ServerAddress, fake: FakeModelServer
+) -> None:
+    labelled = Call("a", None, "predict", address, 10.0, "stable")
+
+    backend.signature(labelled, "")
+    backend.predict(labelled, "", {"x": X})
+
+    assert fake.labels == ["stable", "stable"]
+    assert backend.served_version("a", None) == 2  # a label says nothing about the newest version
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN])
+def test_a_server_that_tells_no_signatures_is_not_asked_for_them_each_time(
+    backend: TfsBackend, address: ServerAddress, fake: FakeModelServer, code: grpc.StatusCode
+) -> None:
+    fake.metadata_refusal = code
+
+    answers = [backend.tells_signatures(call(address, version=version)) for version in (None, 1, 2)]
+
+    assert [False] * 3 == answers
+    assert fake.metadata_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "label"),
+    [(grpc.StatusCode.NOT_FOUND, None), (grpc.StatusCode.INVALID_ARGUMENT, "stable")],
+)
+def test_an_unknown_model_or_label_is_told_by_its_signature(
+    backend: TfsBackend,
+    address: ServerAddress,
+    fake: FakeModelServer,
+    code: grpc.StatusCode,
+    label: str | None,
+) -> None:
+    fake.metadata_refusal = code
+    asked = Call("a", None, "predict", address, 10.0, label)
+
+    assert backend.tells_signatures(asked)
+    with pytest.raises(ServingError, match="asked to refuse"):
+        backend.signature(asked, "")
+
+
+def test_a_server_that_is_away_is_asked_again(
+    backend: TfsBackend, address: ServerAddress, fake: FakeModelServer
+) -> None:
+    fake.metadata_refusal = grpc.StatusCode.UNAVAILABLE
+    assert not backend.tells_signatures(call(address))
+
+    fake.metadata_refusal = None
+
+    assert backend.tells_signatures(call(address))
+
+
+def test_nobody_is_told_addresses(fake: FakeModelServer) -> None:
+    dead = closed_address()
+    backend = TfsBackend(fake.stubs, [dead], MODELS)
+
+    for ask in (
+        lambda: backend.predict(call(dead), "", {"x": X}),
+        lambda: backend.forward(call(dead), b"{}"),
+    ):
+        with pytest.raises(
+            ServingError, match=r"^the model server is away or broke off; it is being started again$"
+        ):
+            ask()

@@ -179,3 +179,31 @@ def test_template_with_an_unknown_name_is_an_error(run: RunFolder, tmp_path: Pat
 
 def test_template_is_found() -> None:
     assert find_template().is_file()
+
+
+def test_no_model_server_is_needed_behind_hooks(run: RunFolder) -> None:
+    text = render(run, servers=0, has_hooks=True)
+
+    assert "model_servers" not in text
+    check(text, run)
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("levels", "is_written"),
+    [
+        ({}, True),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "error"}, False),
+        ({"SAGEMAKER_TFS_NGINX_LOGLEVEL": "warn"}, False),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "error", "SAGEMAKER_TFS_NGINX_LOGLEVEL": "notice"}, True),
+    ],
+)
+def test_access_lines_are_written_where_the_level_allows_it(
+    levels: dict[str, str], is_written: bool, form: str, binary: str, run: RunFolder
+) -> None:
+    text = render(run, {"PIERHEAD_LOG_FORMAT": form, "PIERHEAD_METRICS": "off", **levels})
+
+    assert is_written == ("/dev/stdout access if=" in text)
+    assert is_written != ("access_log off;\n    server_tokens" in text)
+    check(text, run, binary)

@@ -2,208 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import http.server
-import json
 import os
 import re
 import shutil
-import signal
 import socket
-import socketserver
 import subprocess
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from tests.supervisor.nginx_site import (
+    ATTRIBUTES,
+    JSON,
+    REFUSED_BODY,
+    SLOW_BODY,
+    STEERING_BODY,
+    Answer,
+    Site,
+    fakes,
+    free_port,
+    running_nginx,
+)
 
-from pierhead.control import ServerAddress
-from pierhead.settings import Settings
 from pierhead.supervisor.binaries import find_nginx
-from pierhead.supervisor.nginx_config import find_template, render_nginx_config
 from pierhead.supervisor.run_folder import RunFolder
-
-ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-JSON = {"Content-Type": "application/json"}
-REFUSED_BODY = b"refuse me"
-SLOW_BODY = b"never answer"
-
-
-class Echo(http.server.BaseHTTPRequestHandler):
-    """Answers with what it was asked, as JSON."""
-
-    protocol_version = "HTTP/1.1"
-    server: TcpFake | UnixFake
-
-    def answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if body == SLOW_BODY:
-            self.server.released.wait(30)
-            self.close_connection = True
-            return
-        refused = body == REFUSED_BODY and self.server.name == "model-server"
-        content = json.dumps(
-            {
-                "error": "refused by the model server" if refused else None,
-                "upstream": self.server.name,
-                "line": f"{self.command} {self.path}",
-                "headers": {name.lower(): value for name, value in self.headers.items()},
-                "body": body.decode(),
-            }
-        ).encode()
-        self.send_response(400 if refused else 200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = answer  # noqa: N815
-
-    def address_string(self) -> str:
-        return "nginx"
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class TcpFake(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def __init__(self, name: str) -> None:
-        super().__init__(("127.0.0.1", 0), Echo)
-        self.name, self.released = name, threading.Event()
-
-    @property
-    def port(self) -> int:
-        return int(self.socket.getsockname()[1])
-
-
-class UnixFake(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def __init__(self, name: str, path: Path) -> None:
-        super().__init__(str(path), Echo)
-        path.chmod(0o666)
-        self.name, self.released = name, threading.Event()
-
-
-Fake = TypeVar("Fake", TcpFake, UnixFake)
-
-
-@contextlib.contextmanager
-def serving(server: Fake) -> Iterator[Fake]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-@dataclass(frozen=True)
-class Site:
-    """An nginx that runs."""
-
-    port: int
-
-    def ask(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, dict(headers or {}))
-            response = connection.getresponse()
-            fields = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, fields, response.read())
-
-    def invoke(self, attributes: str | None = None, **headers: str) -> Answer:
-        own = {} if attributes is None else {ATTRIBUTES: attributes}
-        return self.ask("POST", "/invocations", b'{"instances": [1]}', {**JSON, **own, **headers})
-
-    def send_raw(self, data: bytes) -> Answer:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
-            connection.sendall(data)
-            response = http.client.HTTPResponse(connection)
-            response.begin()
-            fields = {name.lower(): value for name, value in response.getheaders()}
-            with contextlib.closing(response):
-                return Answer(response.status, fields, response.read())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
-    pause = threading.Event()
-    for _ in range(500):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        assert process.poll() is None, "nginx ended at once"
-        pause.wait(0.01)
-    raise AssertionError("nginx does not listen")
-
-
-@contextlib.contextmanager
-def running_nginx(run: RunFolder, *rest_ports: int, **options: Any) -> Iterator[Site]:
-    """Run nginx on a free port until the end of the block."""
-    port = free_port()
-    environ = {"SAGEMAKER_BIND_TO_PORT": str(port), **options.pop("environ", {})}
-    text = render_nginx_config(
-        find_template(),
-        Settings.from_env(environ),
-        run=run,
-        servers=[ServerAddress(1, rest_port) for rest_port in rest_ports],
-        default_model=options.pop("default_model", "a"),
-        **options,
-    )
-    run.nginx_config.write_text(text)
-    command = [find_nginx(), "-p", f"{run.nginx}/", "-c", str(run.nginx_config), "-e", "stderr"]
-    with (run.path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        wait_until_it_listens(port, process)
-        yield Site(port)
-    finally:
-        process.send_signal(signal.SIGQUIT)
-        assert process.wait(timeout=20) == 0
-
-
-@contextlib.contextmanager
-def fakes(run: RunFolder) -> Iterator[int]:
-    """Serve everything behind nginx; yield the model server's port."""
-    with (
-        serving(TcpFake("model-server")) as model_server,
-        serving(UnixFake("workers", run.workers_socket)),
-        serving(UnixFake("health", run.health_socket)),
-    ):
-        yield model_server.port
 
 
 @pytest.fixture(scope="module")
@@ -293,6 +117,8 @@ DIRECT = (
     ("tfs-model-name=A.b_c-1", "A.b_c-1:predict"),
     ("trace=7;tfs", "a:predict"),
     ("tfs-model-name=" + 255 * "m", 255 * "m" + ":predict"),
+    ("tfs-model-version-label=stable", "a/labels/stable:predict"),
+    ("tfs-method=regress, tfs-model-version-label = canary,tfs-model-name=b", "b/labels/canary:regress"),
 )
 JUDGED_BY_THE_WORKERS = (
     "tfs-method=delete",
@@ -322,6 +148,13 @@ JUDGED_BY_THE_WORKERS = (
     "tfs-model-version=9999999999999999999",
     "tfs-model-version=1,tfs-model-version=2",
     "foo=tfs-method=classify",
+    "tfs-model-version-labels=3",
+    "tfs-model-version-label=",
+    "tfs-model-version-label=a/b",
+    "tfs-model-version-label=a:predict",
+    "tfs-model-version-label=x,tfs-model-version-label=x",
+    "tfs-model-version-label=x,tfs-model-version=1",
+    "tfs-model-version=1,tfs-model-version-label=x",
 )
 
 
@@ -460,8 +293,7 @@ def test_default_accept_is_told_to_what_is_behind(any_site: Site, embedded: Site
 
 def test_requests_are_numbered_by_nginx_alone(any_site: Site) -> None:
     first, second = (
-        any_site.invoke(**{"X-Pierhead-Request-Id": "mine"}).json["headers"]["x-pierhead-request-id"]
-        for _ in range(2)
+        any_site.invoke(**{"X-Request-Id": "mine"}).json["headers"]["x-request-id"] for _ in range(2)
     )
 
     assert "mine" not in (first, second)
@@ -532,7 +364,6 @@ def test_answer_that_does_not_come_is_a_time_out(site_name: str, request: pytest
         b"POST /invocations HTTP/1.1\r\n\r\n",
         b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
         b"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Long: " + 40_000 * b"x" + b"\r\n\r\n",
     ],
 )
 def test_malformed_request_is_refused(data: bytes, embedded: Site) -> None:
@@ -549,6 +380,13 @@ def test_malformed_request_is_refused(data: bytes, embedded: Site) -> None:
 )
 def test_request_that_nginx_does_not_support_is_refused(line: bytes, status: int, embedded: Site) -> None:
     assert_is_json_error(status, embedded.send_raw(line + b"\r\nHost: x\r\n\r\n"))
+
+
+@pytest.mark.parametrize("header", [b"X-Long: " + 40_000 * b"x", b"\r\n".join([b"X: " + 100 * b"x"] * 400)])
+def test_too_large_header_is_refused(header: bytes, embedded: Site) -> None:
+    request = b"GET /ping HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n"
+
+    assert_is_json_error(431, embedded.send_raw(request))
 
 
 def test_too_long_path_is_refused(embedded: Site) -> None:
@@ -595,3 +433,97 @@ def test_socket_of_a_dead_worker_is_a_bad_gateway(short_folder: Path) -> None:
     assert os.path.exists(run.workers_socket)
     with running_nginx(run, free_port(), has_hooks=True, is_embedded=True) as site:
         assert_is_json_error(502, site.invoke())
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PATCH", "PROPFIND", "PRI", "X", "HEAD"])
+@pytest.mark.parametrize("path", ["/invocations", "/ping", "/execution-parameters", "/nothing"])
+def test_methods_that_are_not_known_are_refused(method: str, path: str, embedded: Site) -> None:
+    answer = embedded.ask(method, path)
+
+    if method == "HEAD":
+        assert answer.body == b""
+        assert answer.status == {"/invocations": 405, "/nothing": 404}.get(path, 200)
+    else:
+        assert_is_json_error(404 if path == "/nothing" and method != "TRACE" else 405, answer)
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://elsewhere/invocations", 200),
+        ("//invocations", 200),
+        ("/%69nvocations", 200),
+        ("/ping/../invocations", 200),
+        ("/invocations?x=/../ping", 200),
+        ("/invocations/", 404),
+        ("/Invocations", 404),
+        ("/invocations%2f", 404),
+        ("/invocations%3Fx", 404),
+        ("/invocations;x", 404),
+        ("/..;/invocations", 404),
+        ("/streamed", 404),
+        ("/errors/500", 404),
+        ("/invocations/v1/models/a:predict", 404),
+        ("/v1/models/a:predict", 404),
+        ("/invocations%00", 400),
+        ("/../invocations", 400),
+        ("/%", 400),
+        ("invocations", 400),
+        ("*", 400),
+    ],
+)
+def test_a_path_is_what_it_means(target: str, status: int, embedded: Site) -> None:
+    """What nginx forwards is always a path that it wrote itself."""
+    answer = embedded.send_raw(
+        f"POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode()
+    )
+
+    if status == 200:
+        assert answer.json["line"] == "POST /invocations/v1/models/a:predict"
+    else:
+        assert_is_json_error(status, answer)
+
+
+def test_execution_parameters_are_json(any_site: Site) -> None:
+    answer = any_site.ask("GET", "/execution-parameters")
+
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json.keys() == {"MaxConcurrentTransforms", "BatchStrategy", "MaxPayloadInMB"}
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"GET /ping HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET /ping HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+        (b"GET /ping HTTP/1.1\r\n\r\n", 400),
+        (b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
+        (b"GET /ping HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello of TLS", 400),
+    ],
+)
+def test_what_is_not_http_is_refused_in_json(data: bytes, status: int, embedded: Site) -> None:
+    assert_is_json_error(status, embedded.send_raw(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /ping HTTP/1.0\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
+)
+def test_older_and_newer_protocols_are_answered_as_http(data: bytes, embedded: Site) -> None:
+    assert embedded.send_raw(data).json["line"] == "GET /ping"
+
+
+def test_answers_do_not_steer_nginx(any_site: Site) -> None:
+    answer = any_site.ask("POST", "/invocations", STEERING_BODY, JSON)
+
+    assert answer.status == 200
+    assert answer.json["length"] == len(STEERING_BODY)
+    assert not [name for name in answer.headers if name.startswith("x-accel")]
+    assert answer.headers["x-request-id"] != "mine"

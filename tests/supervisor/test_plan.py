@@ -115,8 +115,8 @@ def test_each_model_server_has_its_own_ports(inputs: Inputs) -> None:
 @pytest.mark.parametrize(
     ("environ", "flags"),
     [
-        ({}, {"--rest_api_timeout_in_ms=60000", "--model_config_file=/run/pierhead/models.config"}),
-        ({"PIERHEAD_TIMEOUT_SECONDS": "300"}, {"--rest_api_timeout_in_ms=300000"}),
+        ({}, {"--rest_api_timeout_in_ms=62000", "--model_config_file=/run/pierhead/models.config"}),
+        ({"PIERHEAD_TIMEOUT_SECONDS": "300"}, {"--rest_api_timeout_in_ms=302000"}),
         ({"SAGEMAKER_TFS_INTRA_OP_PARALLELISM": "3"}, {"--tensorflow_intra_op_parallelism=3"}),
         ({"SAGEMAKER_TFS_INTER_OP_PARALLELISM": "2"}, {"--tensorflow_inter_op_parallelism=2"}),
         (
@@ -262,7 +262,7 @@ model_config_list {{
 }}
 """
 
-    assert expected == model_config_text(artifact(tmp_path, "a", "b"))
+    assert expected == model_config_text(artifact(tmp_path, "a", "b"), {})
 
 
 @pytest.mark.parametrize(
@@ -277,14 +277,14 @@ model_config_list {{
     ],
 )
 def test_names_in_the_model_config_are_escaped(name: str, written: str, tmp_path: Path) -> None:
-    assert f"    name: {written}\n" in model_config_text(artifact(tmp_path, name))
+    assert f"    name: {written}\n" in model_config_text(artifact(tmp_path, name), {})
 
 
 def test_model_config_names_the_folder_behind_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real" / "m").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
 
-    assert f"base_path: '{tmp_path}/real/m'" in model_config_text(artifact(tmp_path / "link"))
+    assert f"base_path: '{tmp_path}/real/m'" in model_config_text(artifact(tmp_path / "link"), {})
 
 
 def test_batching_config_holds_the_settings() -> None:
@@ -303,3 +303,55 @@ def test_batching_config_holds_the_settings() -> None:
         "max_enqueued_batches { value: 100000000 }",
         "num_batch_threads { value: 3 }",
     ]
+
+
+def test_artifact_without_a_model_runs_workers_and_nginx_alone(inputs: Inputs, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "inference.py").touch()
+    changes: dict[str, Any] = {
+        "artifact": Artifact(tmp_path, (), code),
+        "servers": (),
+        "model_server": None,
+    }
+
+    plan = service_plan(dataclasses.replace(inputs, **changes))
+
+    assert [WORKERS, NGINX] == list(specs(inputs, **changes))
+    assert ((ModelPlan("model", ()),), "model", ()) == (plan.models, plan.default_model, plan.servers)
+    assert plan.hooks == str(code / "inference.py")
+
+
+def test_model_of_the_hooks_has_the_name_that_is_set(tmp_path: Path) -> None:
+    settings = read(SAGEMAKER_TFS_DEFAULT_MODEL_NAME="mine")
+
+    assert choose_default_model(settings, Artifact(tmp_path, (), tmp_path)) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("environ", "embedded", "binary"),
+    [
+        ({}, "2", "0"),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "debug"}, "0", "0"),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "warning"}, "2", "1"),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "error"}, "2", "2"),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "critical"}, "3", "3"),
+        ({"SAGEMAKER_CONTAINER_LOG_LEVEL": "error", "TF_CPP_MIN_LOG_LEVEL": "1"}, "1", "1"),
+    ],
+)
+def test_level_reaches_tensorflow(
+    environ: dict[str, str], embedded: str, binary: str, inputs: Inputs
+) -> None:
+    found = (
+        specs(inputs, settings=read(**environ), model_server=server)["model-server-1"]
+        for server in (None, "/usr/bin/tensorflow_model_server")
+    )
+
+    assert [embedded, binary] == [spec.environment["TF_CPP_MIN_LOG_LEVEL"] for spec in found]
+
+
+def test_nginx_tells_the_time_in_utc_and_keeps_standard_output(inputs: Inputs) -> None:
+    found = specs(inputs)
+
+    assert found[NGINX].environment["TZ"] == "UTC"
+    assert [NGINX] == [name for name, spec in found.items() if spec.keeps_stdout]

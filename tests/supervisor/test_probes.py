@@ -92,14 +92,14 @@ def test_all_models_have_to_be_served(server: FakeModelServer) -> None:
     assert probe()
 
 
-def test_model_that_is_served_is_not_asked_for_again(server: FakeModelServer) -> None:
-    server.answers["/v1/models/a"] = status("AVAILABLE")
+def test_a_server_that_was_started_again_is_asked_for_all_models_again(server: FakeModelServer) -> None:
     probe = serves_models(server.port, ("a", "b"))
+    server.answers |= {"/v1/models/a": status("AVAILABLE"), "/v1/models/b": status("AVAILABLE")}
+    assert probe()
 
-    probe()
-    probe()
+    server.answers["/v1/models/a"] = status("LOADING")
 
-    assert server.asked.count("/v1/models/a") == 1
+    assert not probe()
 
 
 def test_model_names_are_percent_encoded(server: FakeModelServer) -> None:

@@ -52,7 +52,7 @@ def test_leftovers_of_a_killed_stack_are_removed_and_strangers_kept(short_folder
 
     run = RunFolder.make(short_folder)
 
-    assert sorted(path.name for path in short_folder.iterdir()) == ["mine.txt", "nginx"]
+    assert sorted(path.name for path in short_folder.iterdir()) == ["metrics", "mine.txt", "nginx"]
     assert list(run.nginx.iterdir()) == []
     run.remove()
     assert [path.name for path in short_folder.iterdir()] == ["mine.txt"]

@@ -15,7 +15,9 @@ from queue import SimpleQueue
 import pytest
 
 from pierhead.control import Forked, NurseryReady
+from pierhead.logs import LogWriter
 from pierhead.supervisor.events import FromNursery
+from pierhead.supervisor.outputs import Outputs
 from pierhead.supervisor.process import ProcessSpec
 from pierhead.supervisor.spawner import NURSERY, Spawner
 
@@ -39,7 +41,8 @@ def reports() -> SimpleQueue[FromNursery]:
 
 @pytest.fixture
 def spawner(reports: SimpleQueue[FromNursery]) -> Iterator[Spawner]:
-    spawner = Spawner({"PATH": os.environ["PATH"], "COLOUR": "blue", "SHAPE": "round"}, reports.put)
+    environ = {"PATH": os.environ["PATH"], "COLOUR": "blue", "SHAPE": "round"}
+    spawner = Spawner(environ, reports.put, Outputs(LogWriter()))
     yield spawner
     spawner.close()
 
@@ -101,7 +104,12 @@ def test_nothing_is_reaped_while_a_child_runs(spawner: Spawner) -> None:
 
 
 def test_reaping_without_children_yields_nothing(spawner: Spawner) -> None:
-    code = "from pierhead.supervisor.spawner import Spawner; print(list(Spawner({}, print).reap()))"
+    code = (
+        "from pierhead.logs import LogWriter\n"
+        "from pierhead.supervisor.outputs import Outputs\n"
+        "from pierhead.supervisor.spawner import Spawner\n"
+        "print(list(Spawner({}, print, Outputs(LogWriter())).reap()))"
+    )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )

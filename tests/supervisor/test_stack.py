@@ -22,7 +22,7 @@ from pierhead.supervisor.plan import NGINX, REQUIREMENTS, WORKERS
 from pierhead.supervisor.probes import Probe
 from pierhead.supervisor.process import BACKOFF_SECONDS, ProcessSpec
 from pierhead.supervisor.spawner import NURSERY, Spawner
-from pierhead.supervisor.stack import STOP_SECONDS, Stack
+from pierhead.supervisor.stack import PROGRESS_SECONDS, STOP_SECONDS, Stack
 from pierhead.supervisor.states import State
 
 SERVER = "model-server-1"
@@ -541,3 +541,28 @@ def test_unexpected_messages_are_logged_and_ignored(caplog: pytest.LogCaptureFix
 
     assert "a handler worker sent NurseryReady" in caplog.text
     assert world.stack.not_ready() == ""
+
+
+def waiting_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [message for message in caplog.messages if message.startswith("waiting for")]
+
+
+def test_slow_start_says_every_ten_seconds_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pierhead")
+    world = World()
+
+    world.play(9.0, 1.0, 3.0, world.answer(SERVER), 7.0, 5.0)
+
+    assert waiting_lines(caplog) == [f"waiting for {SERVER} seconds=10", f"waiting for {WORKERS} seconds=20"]
+    assert max(wait for wait in world.inbox.waits if wait is not None) <= PROGRESS_SECONDS
+
+
+def test_stack_that_is_ready_or_stops_says_no_more_of_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pierhead")
+    ready = World().play_to_ready()
+    ready.play(60.0)
+    stopping = World()
+    stopping.play(TERM, 20.0)
+
+    assert waiting_lines(caplog) == []
+    assert None in ready.inbox.waits

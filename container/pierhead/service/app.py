@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import IO
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from pierhead.contract.headers import CUSTOM_ATTRIBUTES, REQUEST_ID
-from pierhead.contract.status import HTTP_STATUS
+from pierhead.contract.headers import CUSTOM_ATTRIBUTES
+from pierhead.contract.status import status_of
 from pierhead.control import ServicePlan
 from pierhead.errors import (
     Code,
     NotAcceptable,
+    PayloadTooLarge,
     PierheadError,
     ServingError,
     UnsupportedMediaType,
@@ -28,8 +30,13 @@ from pierhead.formats.predict_json import render_error
 from pierhead.service.answers import JSON, Answer
 from pierhead.service.attributes import Attributes, parse_attributes
 from pierhead.service.backend import Backend
+from pierhead.service.bodies import whole_bodies
 from pierhead.service.call import Call
 from pierhead.service.context import Context, describe_request
+from pierhead.service.encoded_bodies import decode_body
+from pierhead.service.hook_errors import HookError
+from pierhead.service.named_requests import named_requests
+from pierhead.service.streaming import StreamedBody
 from pierhead.service.user_code import explain_failure
 from pierhead.settings import Settings
 
@@ -39,7 +46,7 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[IO[bytes], Call, Context], Answer]
 STATUSES: Mapping[type[PierheadError], int] = MappingProxyType(
-    {UnsupportedMediaType: 415, NotAcceptable: 406, UserCodeError: 500}
+    {UnsupportedMediaType: 415, PayloadTooLarge: 413, NotAcceptable: 406, UserCodeError: 500}
 )
 FAILURE = 500
 
@@ -58,7 +65,9 @@ def create_app(plan: ServicePlan, settings: Settings, backend: Backend, handler:
     def ping() -> Response:
         return _respond(Answer(b""))
 
-    app.after_request(_echo_request_id)
+    app.before_request(lambda: decode_body(request.environ, settings.max_decompressed_mb << 20))
+    # Flask has it so: the app is what the outermost middleware makes of it.
+    app.wsgi_app = named_requests(whole_bodies(app.wsgi_app))  # type: ignore[assignment, method-assign]
     app.register_error_handler(Exception, _answer_exception)
     app.register_error_handler(HTTPException, _answer_http_exception)
     return app
@@ -69,27 +78,45 @@ class Router:
 
     def __init__(self, plan: ServicePlan, settings: Settings, backend: Backend) -> None:
         self._default_model = plan.default_model
-        self._names = frozenset(model.name for model in plan.models)
+        self._labels = {
+            model.name: settings.version_labels.of_model(model.name, plan.default_model)
+            for model in plan.models
+        }
         self._backend = backend
-        self._timeout = float(settings.gunicorn_timeout_seconds)
+        self._timeout = float(settings.work_timeout_seconds)
         self._default_accept = settings.default_accept
+        self._max_decompressed_bytes = settings.max_decompressed_mb << 20
 
     def call(self, attributes: Attributes) -> Call:
-        """Return the way to the model that is asked for; raise ServingError (NOT_FOUND) without one."""
-        model = attributes.model or self._default_model
-        if model not in self._names:
+        """Return the way to the model that is asked for; raise ServingError where there is none.
+
+        The codes are the model server's: INVALID_ARGUMENT for an unknown label, also of an unknown model,
+        else NOT_FOUND.
+        """
+        model, label = attributes.model or self._default_model, attributes.label
+        if label is not None and label not in self._labels.get(model, {}):
+            raise ServingError(Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}")
+        if model not in self._labels:
             raise ServingError(Code.NOT_FOUND, _describe_missing(model, attributes.version))
-        return Call(model, attributes.version, attributes.method, self._backend.next_server(), self._timeout)
+        server = self._backend.next_server()
+        return Call(model, attributes.version, attributes.method, server, self._timeout, label)
 
     def context(self, call: Call) -> Context:
         """Return what the hooks are told about the request at hand."""
         return describe_request(
             call,
             request.headers,
-            served_version=self._backend.served_version(call.model, call.version),
+            served_version=self._served_version(call),
             channel=self._backend.channel(call.server),
+            signature=partial(self._backend.signature, call),
             default_accept=self._default_accept,
+            max_decompressed_bytes=self._max_decompressed_bytes,
         )
+
+    def _served_version(self, call: Call) -> int | None:
+        if call.label is not None:
+            return self._labels[call.model][call.label]
+        return self._backend.served_version(call.model, call.version)
 
 
 def _describe_missing(model: str, version: int | None) -> str:
@@ -99,12 +126,11 @@ def _describe_missing(model: str, version: int | None) -> str:
 
 
 def _respond(answer: Answer) -> Response:
-    return Response(answer.body, answer.status, content_type=answer.content_type)
-
-
-def _echo_request_id(response: Response) -> Response:
-    if REQUEST_ID in request.headers:
-        response.headers[REQUEST_ID] = request.headers[REQUEST_ID]
+    stream = StreamedBody.of(answer)
+    response = Response(stream or answer.body, answer.status, content_type=answer.content_type)
+    if stream is not None:
+        # nginx would collect the parts before it sends them on.
+        response.headers["X-Accel-Buffering"] = "no"
     return response
 
 
@@ -125,17 +151,15 @@ def _answer_exception(problem: Exception) -> Response:
 
 def _status(problem: Exception) -> int:
     if isinstance(problem, ServingError):
-        return HTTP_STATUS[problem.code]
+        return status_of(problem)
+    if isinstance(problem, HookError):
+        return problem.status
     return next((status for kind, status in STATUSES.items() if isinstance(problem, kind)), FAILURE)
 
 
 def _log_exception(problem: Exception) -> None:
     """Log what the user or we must repair; refusals are the caller's affair and not logged."""
-    if isinstance(problem, UserCodeError):
-        log.error("inference.py failed: request=%s %s", _request_id(), explain_failure(problem))
+    if isinstance(problem, UserCodeError) and _status(problem) >= FAILURE:
+        log.error("inference.py failed: %s", explain_failure(problem))
     elif not isinstance(problem, PierheadError):
-        log.error("request failed: request=%s path=%s", _request_id(), request.path, exc_info=problem)
-
-
-def _request_id() -> str:
-    return request.headers.get(REQUEST_ID, "-")
+        log.error("request failed: path=%s", request.path, exc_info=problem)

@@ -1,8 +1,9 @@
 """The tfs-* keys of the custom-attributes header: which model, version and method one request asks for.
 
 The header is `key=value` pairs with commas between them; blanks around keys and values count for nothing, and
-keys that are not ours belong to the user. The patterns are constants because nginx applies the same rule.
-Sources: the TensorFlow Serving image's contract, section Requests, and field case C10.
+keys that are not ours belong to the user. nginx applies the same rules, of `pierhead.contract.attributes`,
+to what it can judge, and sends the rest here. Sources: the TensorFlow Serving image's contract, section
+Requests, and field case C10.
 """
 
 from __future__ import annotations
@@ -11,14 +12,10 @@ import re
 from dataclasses import dataclass
 
 from pierhead.contract.artifact import LARGEST_VERSION
+from pierhead.contract.attributes import LABEL, METHOD, MODEL, VERSION, AttributeRule
 from pierhead.errors import Code, ServingError
 
-__all__ = ["METHODS", "METHOD_PATTERN", "MODEL_PATTERN", "VERSION_PATTERN", "Attributes", "parse_attributes"]
-
-METHODS = ("predict", "classify", "regress")
-MODEL_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
-VERSION_PATTERN = "[0-9]{1,19}"
-METHOD_PATTERN = "|".join(METHODS)
+__all__ = ["Attributes", "parse_attributes"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,7 @@ class Attributes:
 
     model: str | None = None
     version: int | None = None
+    label: str | None = None
     method: str = "predict"
 
 
@@ -34,14 +32,15 @@ def parse_attributes(header: str) -> Attributes:
     """Return what the header asks for.
 
     Where a key is repeated, its last value counts. Raises ServingError (INVALID_ARGUMENT) for a value that
-    breaks its key's rule.
+    breaks its key's rule, and where both a version and a label are asked for.
     """
     values = dict(_pairs(header))
-    return Attributes(
-        model=_read_model(values.get("tfs-model-name")),
-        version=_read_version(values.get("tfs-model-version")),
-        method=_read_method(values.get("tfs-method", "predict")),
-    )
+    model, version, label, method = (_read(rule, values) for rule in (MODEL, VERSION, LABEL, METHOD))
+    if version is not None and label is not None:
+        raise ServingError(
+            Code.INVALID_ARGUMENT, f"custom attributes {VERSION.key} and {LABEL.key} exclude each other"
+        )
+    return Attributes(model, None if version is None else int(version), label, method or "predict")
 
 
 def _pairs(header: str) -> list[tuple[str, str]]:
@@ -49,25 +48,10 @@ def _pairs(header: str) -> list[tuple[str, str]]:
     return [(key.strip(" \t"), value.strip(" \t")) for key, _, value in pairs]
 
 
-def _read_model(text: str | None) -> str | None:
-    if text is not None and re.fullmatch(MODEL_PATTERN, text) is None:
-        raise _refusal("tfs-model-name", text, "a model's name: letters, digits, dot, dash and underscore")
-    return text
-
-
-def _read_version(text: str | None) -> int | None:
+def _read(rule: AttributeRule, values: dict[str, str]) -> str | None:
+    text = values.get(rule.key)
     if text is None:
         return None
-    if re.fullmatch(VERSION_PATTERN, text) is None or int(text) > LARGEST_VERSION:
-        raise _refusal("tfs-model-version", text, f"a whole number from 0 to {LARGEST_VERSION}")
-    return int(text)
-
-
-def _read_method(text: str) -> str:
-    if text not in METHODS:
-        raise _refusal("tfs-method", text, f"one of {', '.join(METHODS)}")
+    if re.fullmatch(rule.pattern, text) is None or (rule is VERSION and int(text) > LARGEST_VERSION):
+        raise ServingError(Code.INVALID_ARGUMENT, f"custom attribute {rule.key}={text!r} must be {rule.rule}")
     return text
-
-
-def _refusal(key: str, text: str, rule: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, f"custom attribute {key}={text!r} must be {rule}")

@@ -12,7 +12,7 @@ from pierhead.control import ServerAddress
 from pierhead.formats.tensors import Array, Signature
 from pierhead.service.call import Call
 
-__all__ = ["Backend", "Prediction"]
+__all__ = ["Backend", "Prediction", "RestAnswer"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,15 @@ class Prediction:
 
     outputs: Mapping[str, Array]
     version: int
+
+
+@dataclass(frozen=True)
+class RestAnswer:
+    """What the model server's REST API answered."""
+
+    status: int
+    content_type: str
+    body: bytes
 
 
 class Backend(Protocol):
@@ -38,10 +47,18 @@ class Backend(Protocol):
         """Return a channel to the server that the user's code may use, and may close."""
         ...
 
+    def tells_signatures(self, call: Call) -> bool:
+        """Return whether tensors can be made for the call's model; where not, JSON goes to `forward`."""
+        ...
+
     def signature(self, call: Call, name: str) -> Signature:
         """Return the signature of that name; raise ServingError where the model has none."""
         ...
 
     def predict(self, call: Call, signature_name: str, inputs: Mapping[str, Array]) -> Prediction:
         """Run the model; raise ServingError with the model server's code and message."""
+        ...
+
+    def forward(self, call: Call, body: bytes) -> RestAnswer:
+        """Return the REST answer to a JSON body, whatever its status; raise ServingError without one."""
         ...

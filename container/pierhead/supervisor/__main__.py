@@ -16,23 +16,39 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from pierhead.contract.artifact import find_artifact
 from pierhead.control import write_plan
 from pierhead.errors import ConfigError, PierheadError, StartError
-from pierhead.logs import configure_logging
-from pierhead.settings import TABLE, Settings, unknown_names
-from pierhead.supervisor.binaries import find_model_server, find_nginx
-from pierhead.supervisor.doors import ControlDoor, HealthDoor
+from pierhead.logs import LogWriter, configure_logging
+from pierhead.settings import (
+    LOG_DESCRIPTOR,
+    STANDARD_ERROR,
+    TABLE,
+    LogSettings,
+    Settings,
+    log_settings,
+    unknown_names,
+)
+from pierhead.supervisor.binaries import SERVING_BINARY, find_model_server, find_nginx
+from pierhead.supervisor.doors import ControlDoor, HealthDoor, MetricsDoor
 from pierhead.supervisor.events import ChildrenChanged, Event, SignalReceived
+from pierhead.supervisor.metrics.page import MetricsPage, Part
+from pierhead.supervisor.metrics.processes import ProcessMetrics
+from pierhead.supervisor.metrics.requests import RequestLog
+from pierhead.supervisor.metrics.servers import MONITORING_CONFIG, ServerMetrics
+from pierhead.supervisor.metrics.workers import WorkerMetrics, is_running
 from pierhead.supervisor.nginx_config import find_template, render_nginx_config
+from pierhead.supervisor.outputs import Outputs
 from pierhead.supervisor.plan import (
     NGINX,
     Inputs,
     batching_config_text,
     choose_default_model,
     find_hooks,
+    find_version_labels,
     model_config_text,
     process_specs,
     server_name,
@@ -47,30 +63,42 @@ from pierhead.supervisor.stack import Stack
 
 __all__ = ["main"]
 
+OUTPUT_SECONDS = 1.0
 log = logging.getLogger("pierhead.supervisor")
 
 
 def main() -> int:
     """Run the stack; return its exit status."""
     _append_to_files()
-    configure_logging("supervisor")
+    log_to = _configure_log()
     inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
     _queue_signals(inbox)
     try:
         settings = Settings.from_env(os.environ)
-        configure_logging("supervisor", settings.log_level)
         _log_settings(settings, os.environ)
         inputs = _plan(settings)
     except PierheadError as problem:
         _log_refusal(problem)
         return 1
     try:
-        return _run(inputs, inbox)
+        return _run(inputs, inbox, Outputs(log_to))
     except PierheadError as problem:
         _log_refusal(problem)
         return 1
     finally:
         inputs.run.remove()
+
+
+def _configure_log() -> LogWriter:
+    """Return the log, in the form that is asked for; settings that cannot be read are reported in its own."""
+    wanted = LogSettings("info", "text", STANDARD_ERROR)
+    with contextlib.suppress(ConfigError):
+        wanted = log_settings(os.environ)
+    log_to = LogWriter(wanted.style, STANDARD_ERROR)
+    configure_logging("supervisor", wanted.level, log_to)
+    sys.excepthook = lambda *problem: log.critical("the supervisor failed", exc_info=problem)
+    threading.excepthook = lambda failure: log.critical("a thread failed", exc_info=failure.exc_value)
+    return log_to
 
 
 def _append_to_files() -> None:
@@ -121,14 +149,15 @@ def _plan(settings: Settings) -> Inputs:
     """Return all that the processes follow from; raise PierheadError where the stack cannot be started."""
     if settings.multi_model:
         raise StartError("SAGEMAKER_MULTI_MODEL=true: multi-model endpoints are not served by this version")
-    artifact = find_artifact(settings.model_dir)
+    artifact = find_artifact(settings.model_dir, settings.program)
     choose_default_model(settings, artifact)
-    model_server = find_model_server(settings)
+    find_version_labels(settings, artifact)
+    model_server = find_model_server(settings) if artifact.models else None
     nginx = find_nginx()
     if not is_free(settings.bind_to_port):
         raise StartError(f"port {settings.bind_to_port} is in use (SAGEMAKER_BIND_TO_PORT)")
     servers = allocate_ports(
-        settings.instance_count,
+        settings.instance_count if artifact.models else 0,
         settings.safe_port_range,
         lambda port: port != settings.bind_to_port and is_free(port),
     )
@@ -142,7 +171,7 @@ def _plan(settings: Settings) -> Inputs:
         servers=servers,
         nginx=nginx,
         model_server=model_server,
-        use_nursery=model_server is None and become_subreaper(),
+        use_nursery=bool(servers) and model_server is None and become_subreaper(),
         requirements=requirements,
         workers_python=str(python),
     )
@@ -150,7 +179,10 @@ def _plan(settings: Settings) -> Inputs:
 
 def _write_files(inputs: Inputs) -> None:
     run, settings = inputs.run, inputs.settings
-    run.model_config.write_text(model_config_text(inputs.artifact))
+    labels = find_version_labels(settings, inputs.artifact)
+    run.model_config.write_text(model_config_text(inputs.artifact, labels))
+    if settings.metrics != "off":
+        run.monitoring_config.write_text(MONITORING_CONFIG)
     if settings.enable_batching:
         run.batching_config.write_text(batching_config_text(settings))
     write_plan(service_plan(inputs), run.workers_plan)
@@ -176,17 +208,45 @@ def _probes(inputs: Inputs) -> dict[str, Probe]:
     return {**probes, NGINX: answers_pings(inputs.settings.bind_to_port)}
 
 
+def _children_environ() -> dict[str, str]:
+    """Return our environment, with the log as a descriptor of its own: standard error is not theirs."""
+    log_descriptor = os.dup(STANDARD_ERROR)
+    os.set_inheritable(log_descriptor, True)
+    return {**os.environ, LOG_DESCRIPTOR: str(log_descriptor)}
+
+
+def _metrics(inputs: Inputs, stack: Stack) -> Iterator[RequestLog | MetricsPage | MetricsDoor]:
+    """Yield what has to be open for /metrics; nginx's pipe comes first, since nginx waits for its reader."""
+    if inputs.settings.metrics == "off":
+        return
+    requests = RequestLog(inputs.run.request_pipe)
+    yield requests
+    processes = ProcessMetrics(stack, "embedded" if inputs.model_server is None else SERVING_BINARY)
+    workers = WorkerMetrics(inputs.run.worker_metrics, is_running)
+    servers = (
+        ServerMetrics(name, address.rest_port, partial(getattr, stack.processes[name], "pid"))
+        for name, address in ((server_name(i), address) for i, address in enumerate(inputs.servers))
+    )
+    parts: tuple[Part, ...] = (requests, workers, processes, *servers)
+    page = MetricsPage(parts)
+    yield page
+    yield MetricsDoor(inputs.run.metrics_socket, page.encode)
+
+
 def _log_models(inputs: Inputs) -> None:
     default = choose_default_model(inputs.settings, inputs.artifact)
     for model in inputs.artifact.models:
         mark = " default" if model.name == default else ""
         log.info("model name=%s versions=%s%s", model.name, ",".join(map(str, model.versions)), mark)
+    if not inputs.artifact.models:
+        log.info("model name=%s loaded by %s, without model servers", default, inputs.settings.program)
 
 
-def _run(inputs: Inputs, inbox: queue.SimpleQueue[Event]) -> int:
+def _run(inputs: Inputs, inbox: queue.SimpleQueue[Event], outputs: Outputs) -> int:
     _write_files(inputs)
     _log_models(inputs)
-    spawner = Spawner(os.environ, inbox.put)
+    environ = _children_environ() | inputs.run.temporary_environment()
+    spawner = Spawner(environ, inbox.put, outputs)
     stack = Stack(
         process_specs(inputs),
         spawner=spawner,
@@ -199,14 +259,15 @@ def _run(inputs: Inputs, inbox: queue.SimpleQueue[Event]) -> int:
         ControlDoor(inputs.run.control_socket, inbox.put),
         HealthDoor(inputs.run.health_socket, stack.not_ready),
     )
-    for door in doors:
-        door.open()
     try:
-        return stack.run()
+        with contextlib.ExitStack() as opened:
+            for door in (*doors, *_metrics(inputs, stack)):
+                opened.callback(door.close)
+                door.open()
+            return stack.run()
     finally:
-        for door in doors:
-            door.close()
         spawner.close()
+        outputs.close(OUTPUT_SECONDS)
         log.info("stopped")
 
 

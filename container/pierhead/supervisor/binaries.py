@@ -13,7 +13,7 @@ from pathlib import Path
 from pierhead.errors import StartError
 from pierhead.settings import Settings
 
-__all__ = ["find_model_server", "find_nginx"]
+__all__ = ["SERVING_BINARY", "find_model_server", "find_nginx"]
 
 SERVING_BINARY = "tensorflow_model_server"
 EMBEDDED_NEEDS = "tensorflow"

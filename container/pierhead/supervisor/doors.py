@@ -1,4 +1,4 @@
-"""The supervisor's two unix sockets: handler workers report at one, /ping is answered at the other.
+"""The supervisor's unix sockets: one for the reports of handler workers, one for /ping, one for /metrics.
 
 The answer to /ping is the supervisor's own view of all processes. Neither a busy handler worker nor a long
 run of a model can delay it, and a process that has died is known here within milliseconds.
@@ -19,9 +19,10 @@ from typing import Any
 
 from pierhead import control
 from pierhead.errors import ControlError
+from pierhead.prometheus_text import CONTENT_TYPE
 from pierhead.supervisor.events import FromWorker
 
-__all__ = ["ControlDoor", "HealthDoor"]
+__all__ = ["ControlDoor", "HealthDoor", "MetricsDoor"]
 
 IDLE_SECONDS = 75
 POLL_SECONDS = 0.05
@@ -32,7 +33,8 @@ class Door(socketserver.ThreadingUnixStreamServer):
     """A unix socket served by threads that end with the process."""
 
     daemon_threads = True
-    request_queue_size = 128
+    # As long as that of the public port: nginx says 502 at once where it is full.
+    request_queue_size = 1024
 
     def __init__(self, path: Path, handler: type[socketserver.BaseRequestHandler], mode: int) -> None:
         path.unlink(missing_ok=True)
@@ -71,6 +73,14 @@ class HealthDoor(Door):
         self.not_ready = not_ready
 
 
+class MetricsDoor(Door):
+    """Answers GET /metrics with a page, which may take a while: a socket of its own keeps that off /ping."""
+
+    def __init__(self, path: Path, page: Callable[[], bytes]) -> None:
+        super().__init__(path, _MetricsHandler, 0o666)
+        self.page = page
+
+
 class _ControlHandler(socketserver.StreamRequestHandler):
     server: ControlDoor
     timeout = control.ANSWER_SECONDS
@@ -86,27 +96,43 @@ class _ControlHandler(socketserver.StreamRequestHandler):
             self.wfile.write(control.encode(control.Accepted()))
 
 
-class _HealthHandler(http.server.BaseHTTPRequestHandler):
-    server: HealthDoor
+class _QuietHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
 
-    def do_GET(self) -> None:
-        reason = self.server.not_ready()
-        body = json.dumps({"error": f"not ready: {reason}"}).encode() if reason else b""
-        self.send_response(503 if reason else 200)
+    def answer(self, status: int, body: bytes, content_type: str) -> None:
+        """Send the answer; without a body it has no type."""
+        self.send_response(status)
         if body:
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815
 
     def address_string(self) -> str:
         """Return a name for a peer that has no address."""
         return "nginx"
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing for a ping."""
+        """Log nothing."""
+
+
+class _HealthHandler(_QuietHandler):
+    server: HealthDoor
+
+    def do_GET(self) -> None:
+        reason = self.server.not_ready()
+        body = json.dumps({"error": f"not ready: {reason}"}).encode() if reason else b""
+        self.answer(503 if reason else 200, body, "application/json")
+
+    do_HEAD = do_GET  # noqa: N815
+
+
+class _MetricsHandler(_QuietHandler):
+    server: MetricsDoor
+
+    def do_GET(self) -> None:
+        self.answer(200, self.server.page(), CONTENT_TYPE)
+
+    do_HEAD = do_GET  # noqa: N815

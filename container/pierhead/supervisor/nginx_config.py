@@ -7,16 +7,22 @@ import grp
 import logging
 import os
 import pwd
+import resource
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import jinja2
 
+from pierhead.contract import attributes
+from pierhead.contract.headers import CUSTOM_ATTRIBUTES, INFERENCE_ID
 from pierhead.control import ServerAddress
 from pierhead.errors import ConfigError
 from pierhead.settings import Settings, available_cpus
+from pierhead.supervisor.execution_parameters import execution_parameters
+from pierhead.supervisor.nginx_errors import nginx_errors
 from pierhead.supervisor.run_folder import RunFolder
 
 __all__ = ["find_template", "render_nginx_config"]
@@ -24,7 +30,29 @@ __all__ = ["find_template", "render_nginx_config"]
 TEMPLATE_NAME = "nginx.conf.template"
 UNPRIVILEGED_USER = "nobody"
 STANDARD_OUTPUT = "/dev/stdout"
+MOST_OPEN_FILES = 16_384
+MOST_CONNECTIONS = 4096
+FILES_BESIDE_CONNECTIONS = 64
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What nginx holds in memory of a request, so that a slow client does not hold what is behind nginx.
+
+    `lengths` is a pattern of the Content-Lengths that are held; `buffer` is no smaller than the largest of
+    them, for what is longer would go to a file. `answer_buffers` are of 64 kB, allocated when needed.
+    """
+
+    lengths: str
+    buffer: str
+    answer_buffers: int
+
+
+# An event loop, ours or gevent's, does not mind a slow client.
+HELD_FOR_LOOPS = Held(lengths="[0-9]{1,6}|[1-4][0-9]{6}", buffer="5m", answer_buffers=16)
+# A worker that blocks serves nobody else until the last byte.
+HELD_FOR_THREADS = Held(lengths="[0-9]{1,8}|[12][0-9]{8}", buffer="300m", answer_buffers=4800)
 
 
 def find_template() -> Path:
@@ -58,8 +86,21 @@ def render_nginx_config(
         is_embedded=is_embedded,
         cpus=available_cpus(),
         user=_worker_user(run.path),
-        access_log=_access_log(),
+        access_log=_access_log() if settings.has_access_log else None,
+        inference_header=_variable(INFERENCE_ID),
+        attributes_header=_variable(CUSTOM_ATTRIBUTES),
+        rules=attributes,
+        errors=nginx_errors(settings),
+        execution_parameters=execution_parameters(settings, has_hooks=has_hooks),
+        held=_held(settings, uses_workers=has_hooks or not is_embedded),
+        open_files=_open_files(),
+        connections=min(MOST_CONNECTIONS, _open_files() - FILES_BESIDE_CONNECTIONS),
     )
+
+
+def _variable(header: str) -> str:
+    """Return the variable of nginx's that holds a request's header."""
+    return f"$http_{header.lower().replace('-', '_')}"
 
 
 def _quoted(value: object) -> str:
@@ -68,6 +109,17 @@ def _quoted(value: object) -> str:
     if "$" in text or "\n" in text:
         raise ConfigError([f"{text!r}: nginx's configuration cannot hold a dollar sign or a line break"])
     return f'"{text}"'
+
+
+def _held(settings: Settings, *, uses_workers: bool) -> Held:
+    blocks = uses_workers and settings.gunicorn_worker_class != "gevent"
+    return HELD_FOR_THREADS if blocks else HELD_FOR_LOOPS
+
+
+def _open_files() -> int:
+    """Return how many files a worker of nginx may have open: what the system allows, up to what is of use."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MOST_OPEN_FILES)
 
 
 def _worker_user(run: Path) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pierhead.contract.artifact import Artifact, Model
+from pierhead.contract.artifact import ROOT_MODEL_NAME, Artifact, Model
 from pierhead.control import ModelPlan, ServerAddress, ServicePlan
 from pierhead.errors import ConfigError
 from pierhead.settings import Settings
@@ -27,6 +27,7 @@ __all__ = [
     "batching_config_text",
     "choose_default_model",
     "find_hooks",
+    "find_version_labels",
     "model_config_text",
     "process_specs",
     "server_name",
@@ -36,6 +37,7 @@ __all__ = [
 NGINX = "nginx"
 REQUIREMENTS = "requirements"
 WORKERS = "handler-workers"
+WAIT_LIMIT = "SAGEMAKER_TFS_WAIT_TIME_SECONDS"
 REQUIREMENTS_SECONDS = 1800.0
 MODEL_SERVER_MODULE = "pierhead.modelserver"
 TETHERED = (sys.executable, "-m", "pierhead.tether")
@@ -60,15 +62,36 @@ def choose_default_model(settings: Settings, artifact: Artifact) -> str:
     """Return the name of the model that serves requests which name none.
 
     The setting, else the only model, else the first by name. Raises ConfigError where the setting names none
-    of the artifact's.
+    of the artifact's. A model that the hooks load by themselves has whatever name is set.
     """
     names = [model.name for model in artifact.models]
     wanted = settings.default_model_name
+    if not names:
+        return wanted or ROOT_MODEL_NAME
     if wanted is not None and wanted not in names:
         raise ConfigError(
             [f"SAGEMAKER_TFS_DEFAULT_MODEL_NAME={wanted!r}: must be one of the artifact's models, {names}"]
         )
     return wanted or names[0]
+
+
+def find_version_labels(settings: Settings, artifact: Artifact) -> dict[str, dict[str, int]]:
+    """Return the versions by label of each model.
+
+    Raises ConfigError where PIERHEAD_VERSION_LABELS names a model or a version that the artifact has not.
+    """
+    default = choose_default_model(settings, artifact)
+    known = {model.name: model.versions for model in artifact.models}
+    problems = []
+    for entry in settings.version_labels.entries:
+        versions = known.get(entry.model or default)
+        if versions is None:
+            problems.append(f"'{entry}': {entry.model!r} is none of the artifact's models, {list(known)}")
+        elif entry.version not in versions:
+            problems.append(f"'{entry}': the model's versions are {list(versions)}")
+    if problems:
+        raise ConfigError([f"PIERHEAD_VERSION_LABELS: {problem}" for problem in problems])
+    return {name: settings.version_labels.of_model(name, default) for name in known}
 
 
 def find_hooks(settings: Settings, artifact: Artifact) -> Path | None:
@@ -80,13 +103,15 @@ def find_hooks(settings: Settings, artifact: Artifact) -> Path | None:
 def service_plan(inputs: Inputs) -> ServicePlan:
     """Return what the handler workers are told."""
     hooks = find_hooks(inputs.settings, inputs.artifact)
+    default = choose_default_model(inputs.settings, inputs.artifact)
     return ServicePlan(
         settings=inputs.settings.to_env(),
         socket=str(inputs.run.workers_socket),
         control_socket=str(inputs.run.control_socket),
         servers=inputs.servers,
-        models=tuple(ModelPlan(model.name, model.versions) for model in inputs.artifact.models),
-        default_model=choose_default_model(inputs.settings, inputs.artifact),
+        models=tuple(ModelPlan(model.name, model.versions) for model in inputs.artifact.models)
+        or (ModelPlan(default, ()),),
+        default_model=default,
         code=str(inputs.artifact.code) if hooks is not None else None,
         hooks=str(hooks) if hooks is not None else None,
     )
@@ -111,14 +136,14 @@ def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
     if inputs.use_nursery:
         command = (sys.executable, "-m", MODEL_SERVER_MODULE)
         yield ProcessSpec(
-            NURSERY, command, environment=_model_server_environment(settings), start_seconds=seconds
+            NURSERY, command, environment=_model_server_environment(inputs), start_seconds=seconds
         )
-    for number in range(settings.instance_count):
+    for number in range(settings.instance_count if inputs.artifact.models else 0):
         yield _model_server(inputs, number, seconds)
     yield ProcessSpec(
         WORKERS,
         (inputs.workers_python, "-m", "pierhead.service", str(inputs.run.workers_plan)),
-        environment={"PYTHONUNBUFFERED": "1"},
+        environment={"PYTHONUNBUFFERED": "1", **_worker_metrics(inputs)},
         stage=1,
         start_seconds=seconds,
     )
@@ -134,10 +159,19 @@ def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
             "-e",
             "stderr",
         ),
+        environment={"TZ": "UTC"},
         stage=2,
         stop_signal=signal.SIGQUIT,
+        keeps_stdout=True,
         start_seconds=seconds,
     )
+
+
+def _worker_metrics(inputs: Inputs) -> dict[str, str]:
+    """Return what prometheus_client reads when it is imported."""
+    if inputs.settings.metrics == "off":
+        return {}
+    return {"PROMETHEUS_MULTIPROC_DIR": str(inputs.run.worker_metrics)}
 
 
 def server_name(number: int) -> str:
@@ -149,10 +183,11 @@ def _model_server(inputs: Inputs, number: int, seconds: float) -> ProcessSpec:
     return ProcessSpec(
         server_name(number),
         (*_model_server_program(inputs), *_model_server_flags(inputs, inputs.servers[number])),
-        environment=_model_server_environment(inputs.settings),
+        environment=_model_server_environment(inputs),
         needs=(NURSERY,) if inputs.use_nursery else (),
         forked=inputs.use_nursery,
         start_seconds=seconds,
+        limit=f"{WAIT_LIMIT}; its models: {', '.join(model.name for model in inputs.artifact.models)}",
     )
 
 
@@ -165,13 +200,23 @@ def _model_server_program(inputs: Inputs) -> tuple[str, ...]:
     return (sys.executable, "-m", MODEL_SERVER_MODULE)
 
 
-def _model_server_environment(settings: Settings) -> dict[str, str]:
+def _model_server_environment(inputs: Inputs) -> dict[str, str]:
     """Return the environment of model servers; a thread of OpenBLAS would forbid to fork."""
+    settings = inputs.settings
     return {
+        "TF_CPP_MIN_LOG_LEVEL": str(_tensorflow_loglevel(settings, is_embedded=inputs.model_server is None)),
         "OMP_NUM_THREADS": str(settings.omp_num_threads),
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _tensorflow_loglevel(settings: Settings, *, is_embedded: bool) -> int:
+    """Return what TensorFlow leaves out. The embedded server tells of its models without it."""
+    if settings.tensorflow_loglevel_set is not None:
+        return settings.tensorflow_loglevel_set
+    lowest = {"debug": 0, "info": 0, "warning": 1, "error": 2, "critical": 3}[settings.log_level]
+    return max(lowest, 2) if is_embedded and settings.log_level != "debug" else lowest
 
 
 def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]:
@@ -180,8 +225,13 @@ def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]
     yield f"--rest_api_port={address.rest_port}"
     yield f"--model_config_file={inputs.run.model_config}"
     yield "--max_num_load_retries=0"
-    yield f"--rest_api_timeout_in_ms={1000 * settings.proxy_read_timeout_seconds}"
+    yield f"--rest_api_timeout_in_ms={1000 * settings.work_timeout_seconds}"
     yield "--enable_serialization_as_tensor_content=true"
+    if settings.metrics != "off":
+        yield f"--monitoring_config_file={inputs.run.monitoring_config}"
+    if settings.version_labels.entries:
+        # They are read before the versions that they name are loaded.
+        yield "--allow_version_labels_for_unavailable_models=true"
     if settings.intra_op_parallelism:
         yield f"--tensorflow_intra_op_parallelism={settings.intra_op_parallelism}"
     if settings.inter_op_parallelism:
@@ -195,15 +245,21 @@ def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]
         yield "--enable_profiler=false"
 
 
-def model_config_text(artifact: Artifact) -> str:
+def model_config_text(artifact: Artifact, labels: Mapping[str, Mapping[str, int]]) -> str:
     """Return the model server's configuration, a text proto of ModelServerConfig.
 
-    All versions of all models are served. Source: TensorFlow Serving's contract, section 3.1.
+    All versions of all models are served; `labels` are those of each model. Source: TensorFlow Serving's
+    contract, section 3.1.
     """
-    return "model_config_list {\n" + "".join(map(_model_entry, artifact.models)) + "}\n"
+    entries = (_model_entry(model, labels.get(model.name, {})) for model in artifact.models)
+    return "model_config_list {\n" + "".join(entries) + "}\n"
 
 
-def _model_entry(model: Model) -> str:
+def _model_entry(model: Model, labels: Mapping[str, int]) -> str:
+    named = (
+        f"    version_labels {{ key: {_proto_text(label)} value: {version} }}\n"
+        for label, version in labels.items()
+    )
     versions = " ".join(f"versions: {version}" for version in model.versions)
     return (
         "  config {\n"
@@ -211,6 +267,7 @@ def _model_entry(model: Model) -> str:
         f"    base_path: {_proto_text(str(model.base_path.resolve()))}\n"
         "    model_platform: 'tensorflow'\n"
         f"    model_version_policy {{ specific {{ {versions} }} }}\n"
+        f"{''.join(named)}"
         "  }\n"
     )
 

@@ -38,15 +38,11 @@ def start_probe(
 
 
 def serves_models(rest_port: int, models: tuple[str, ...]) -> Probe:
-    """Return a probe that is true when a model server has a version of each model AVAILABLE."""
-    waiting = list(models)
+    """Return a probe that is true when a model server has a version of each model AVAILABLE.
 
-    def probe() -> bool:
-        while waiting and _is_available(rest_port, waiting[0]):
-            waiting.pop(0)
-        return not waiting
-
-    return probe
+    It remembers nothing: a server that has been started again is asked for all of them again.
+    """
+    return lambda: all(_is_available(rest_port, model) for model in models)
 
 
 def answers_pings(port: int) -> Probe:

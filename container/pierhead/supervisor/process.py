@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pierhead.supervisor.memory_limit import describe_want, memory_limit
 from pierhead.supervisor.states import LEGAL_MOVES, State
 
-__all__ = ["OperatingSystem", "Process", "ProcessSpec", "describe_status"]
+__all__ = ["OperatingSystem", "Process", "ProcessSpec", "describe_signal", "describe_status", "exit_class"]
 
 BACKOFF_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0)
 STEADY_SECONDS = 60.0
@@ -29,7 +31,7 @@ class ProcessSpec:
     A stage starts when the stages below it are ready, and stops when those above it have ended; `needs` names
     processes that must be ready at every start. `forked` processes are made by the nursery from `command`'s
     arguments. `once`: it runs to its end before the stack is ready. `start_seconds` bounds the time to
-    readiness, and `limit` is what a message about it names.
+    readiness, and `limit` is what a message about it names. `keeps_stdout`: its standard output is ours.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ProcessSpec:
     stop_signal: int = signal.SIGTERM
     start_seconds: float = 60.0
     limit: str = "SAGEMAKER_TFS_WAIT_TIME_SECONDS"
+    keeps_stdout: bool = False
 
 
 class OperatingSystem(Protocol):
@@ -65,6 +68,7 @@ class Process:
         self.state = State.WAITING
         self.pid: int | None = None
         self.reason = ""
+        self.restarts: Counter[str] = Counter()
         self._system = system
         self._failures = 0
         self._since = 0.0
@@ -125,7 +129,7 @@ class Process:
         elif self.spec.once and status == 0:
             self._move(State.DONE, now, None)
         elif may_restart:
-            self._fail(describe_status(status), now)
+            self._fail(describe_status(status), exit_class(status), now)
         else:
             self.give_up(f"{describe_status(status)} before it was ready", now)
 
@@ -157,7 +161,7 @@ class Process:
     def forget(self, now: float) -> None:
         """Note that a process which was never reported can no longer come (its nursery has ended)."""
         if self.pid is None and self.state is State.STARTING:
-            self._fail("the nursery ended before it was forked", now)
+            self._fail("the nursery ended before it was forked", "nursery", now)
         elif self.pid is None and self.state in (State.STOPPING, State.KILLING):
             self._move(State.STOPPED, now, None)
 
@@ -178,13 +182,14 @@ class Process:
             return self._deadline is None or now >= self._deadline
         return self.state is State.WAITING
 
-    def _fail(self, reason: str, now: float) -> None:
+    def _fail(self, reason: str, kind: str, now: float) -> None:
         was_steady = self.state is State.READY and now - self._since >= STEADY_SECONDS
         self._failures = 1 if was_steady else self._failures + 1
         self.reason = reason
         if self._failures > len(BACKOFF_SECONDS):
             self._move(State.FATAL, now, None)
             return
+        self.restarts[kind] += 1
         delay = BACKOFF_SECONDS[self._failures - 1]
         log.warning("%s %s; it is started again in %g s", self.name, reason, delay)
         self._move(State.BACKOFF, now, now + delay)
@@ -195,9 +200,22 @@ class Process:
         self.state, self._since, self._deadline = state, now, deadline
 
 
+def exit_class(status: int) -> str:
+    """Return the class of a wait status, a label of metrics: `ended`, `failed`, `killed` or `signal`."""
+    if status >= 0:
+        return "failed" if status else "ended"
+    return "killed" if status == -signal.SIGKILL else "signal"
+
+
 def describe_status(status: int) -> str:
     """Return what a wait status says, for a person."""
     if status >= 0:
         return f"ended with status {status}"
-    hint = ", perhaps for want of memory" if status == -signal.SIGKILL else ""
-    return f"was killed by signal {-status}{hint}"
+    return describe_signal(-status)
+
+
+def describe_signal(number: int) -> str:
+    """Return what it says that a process died of this signal; the kernel sends SIGKILL for want of memory."""
+    name = signal.strsignal(number) or "unknown"
+    hint = describe_want(memory_limit()) if number == signal.SIGKILL else ""
+    return f"was killed by signal {number} ({name}){hint}"

@@ -20,8 +20,13 @@ CONTENT = (
     "nginx.conf",
     "models.config",
     "batching.config",
+    "metrics.sock",
+    "monitoring.config",
+    "requests.pipe",
+    "metrics",
     "nginx",
     "environment",
+    "temporary",
 )
 
 
@@ -38,8 +43,13 @@ class RunFolder:
         self.nginx_config = path / "nginx.conf"
         self.model_config = path / "models.config"
         self.batching_config = path / "batching.config"
+        self.metrics_socket = path / "metrics.sock"
+        self.monitoring_config = path / "monitoring.config"
+        self.request_pipe = path / "requests.pipe"
+        self.worker_metrics = path / "metrics"
         self.nginx = path / "nginx"
         self.environment = path / "environment"
+        self.temporary = path / "temporary"
 
     @classmethod
     def make(cls, wanted: Path | None) -> RunFolder:
@@ -50,6 +60,7 @@ class RunFolder:
             run = cls(path, is_private=wanted is None)
             run.remove_content()
             run.nginx.mkdir()
+            run.worker_metrics.mkdir(mode=0o700)
         except OSError as problem:
             raise ConfigError([f"PIERHEAD_RUN_DIR={str(wanted or '')!r}: {problem}"]) from problem
         if set(str(path)) & {"$", "\n"}:
@@ -62,6 +73,18 @@ class RunFolder:
             )
         run.admit_nginx()
         return run
+
+    def temporary_environment(self) -> dict[str, str]:
+        """Return where children put temporary files, if the system has no folder for them.
+
+        TensorFlow cannot be imported without one, and a file system may be read-only but for the run folder.
+        """
+        try:
+            tempfile.gettempdir()
+        except FileNotFoundError:
+            self.temporary.mkdir(exist_ok=True)
+            return {"TMPDIR": str(self.temporary)}
+        return {}
 
     def admit_nginx(self) -> None:
         """Let nginx's workers, which run as another user when we are root, reach the sockets."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pierhead import control
 from pierhead.errors import ControlError
 from pierhead.supervisor.events import FromNursery
+from pierhead.supervisor.outputs import Outputs
 from pierhead.supervisor.process import ProcessSpec
 
 __all__ = ["NURSERY", "Spawner", "become_subreaper"]
@@ -32,9 +33,12 @@ IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 class Spawner:
     """The operating system as the processes of the stack need it."""
 
-    def __init__(self, environ: Mapping[str, str], report: Callable[[FromNursery], None]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], report: Callable[[FromNursery], None], outputs: Outputs
+    ) -> None:
         self._environ = dict(environ)
         self._report = report
+        self._outputs = outputs
         self._nursery: socket.socket | None = None
 
     def spawn(self, spec: ProcessSpec) -> int | None:
@@ -76,9 +80,16 @@ class Spawner:
 
     def _spawn_child(self, command: tuple[str, ...], spec: ProcessSpec) -> int:
         environ = {**self._environ, **spec.environment}
-        return os.posix_spawn(
-            command[0], command, environ, setpgroup=0, setsigmask=(), setsigdef=IGNORED_SIGNALS
-        )
+        with self._outputs.pipe(spec) as actions:
+            return os.posix_spawn(
+                command[0],
+                command,
+                environ,
+                file_actions=actions,
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=IGNORED_SIGNALS,
+            )
 
     def _spawn_nursery(self, spec: ProcessSpec) -> int:
         self.close()

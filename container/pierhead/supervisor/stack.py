@@ -13,6 +13,7 @@ import logging
 import queue
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from pierhead import control
@@ -26,13 +27,14 @@ from pierhead.supervisor.events import (
 )
 from pierhead.supervisor.plan import WORKERS
 from pierhead.supervisor.probes import Probe, start_probe
-from pierhead.supervisor.process import Process, ProcessSpec
+from pierhead.supervisor.process import Process, ProcessSpec, describe_signal, exit_class
 from pierhead.supervisor.spawner import NURSERY, Spawner
 from pierhead.supervisor.states import State
 
 __all__ = ["Stack"]
 
 STOP_SECONDS = 25.0
+PROGRESS_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
@@ -51,12 +53,14 @@ class Stack:
     ) -> None:
         self.processes = {spec.name: Process(spec, spawner) for spec in specs}
         self.status = 0
+        self.worker_restarts: Counter[str] = Counter()
         self._spawner = spawner
         self._inbox = inbox
         self._probes = probes
         self._worker_count = worker_count
         self._clock = clock
         self._started = clock()
+        self._next_progress = self._started + PROGRESS_SECONDS
         self._workers: set[int] = set()
         self._asking: dict[str, threading.Event] = {}
         self._early_exits: dict[int, int] = {}
@@ -118,10 +122,19 @@ class Stack:
         self._give_up_if_hopeless()
         if self._is_stopping:
             self._advance_stop(now)
-        elif not self._was_ready and not self.not_ready():
+        elif not self._was_ready:
+            self._advance_start(now)
+        return now
+
+    def _advance_start(self, now: float) -> None:
+        """Note that all is ready; or say, now and then, what is waited for."""
+        if not self.not_ready():
             self._was_ready = True
             log.info("ready seconds=%.1f", now - self._started)
-        return now
+        elif now >= self._next_progress:
+            self._next_progress = now + PROGRESS_SECONDS
+            starting = (each.name for each in self.processes.values() if each.state is State.STARTING)
+            log.info("waiting for %s seconds=%.0f", ", ".join(starting), now - self._started)
 
     def _is_wanted(self, process: Process) -> bool:
         """Return whether all that the process waits for is there."""
@@ -173,8 +186,12 @@ class Stack:
         match message:
             case control.WorkerReady(pid):
                 self._workers.add(pid)
-            case control.WorkerGone(pid):
+            case control.WorkerGone(pid, number):
                 self._workers.discard(pid)
+                if number and not self._is_stopping:
+                    log.error("handler worker %s %s; another takes its place", pid, describe_signal(number))
+                if not self._is_stopping:
+                    self.worker_restarts[exit_class(-number)] += 1
             case _:
                 log.warning("a handler worker sent %s", type(message).__name__)
         if len(self._workers) >= self._worker_count:
@@ -238,5 +255,7 @@ class Stack:
     def _seconds_to_deadline(self, now: float) -> float | None:
         """Return how long to wait for an event; what was due at `now` waits for others, not for time."""
         deadlines = [process.deadline for process in self.processes.values() if process.deadline is not None]
+        if not self._was_ready and not self._is_stopping:
+            deadlines.append(self._next_progress)
         ahead = [deadline for deadline in deadlines if deadline > now]
         return max(0.0, min(ahead) - self._clock()) if ahead else None
