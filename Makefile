@@ -1,4 +1,5 @@
-# make run · make test · make bench · make check · make lock; each prepares what it needs and is safe to repeat.
+# make run · make test · make bench · make soak · make check · make lock; each prepares what it needs and is
+# safe to repeat.
 
 PYTHON ?= python3
 EXAMPLE ?= basic_pitch
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCKS := container/requirements container/requirements-embedded requirements-dev
 
-.PHONY: run test bench check setup lock docs clean
+.PHONY: run test bench soak check setup lock docs clean
 
 run: setup
 	$(BIN)/python examples/$(EXAMPLE)/build.py build/examples/$(EXAMPLE)
@@ -19,6 +20,9 @@ test: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+soak: setup
+	PYTHONPATH=tests/stack $(BIN)/python -m benchmarks.soak
 
 check: setup
 	$(BIN)/ruff format --check .

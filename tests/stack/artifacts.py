@@ -50,3 +50,19 @@ def artifact_with_hooks(folder: Path, model: Path, inference: str, **files: str)
     for name, text in files.items():
         (code / name.replace("_", ".")).write_text(text)
     return artifact
+
+
+def artifact_of_code(folder: Path, inference: str) -> Path:
+    """Return a new artifact in `folder` that is `code/inference.py` alone."""
+    code = folder / "code"
+    code.mkdir(parents=True)
+    (code / "inference.py").write_text(textwrap.dedent(inference))
+    return folder
+
+
+def model_for_the_stub(folder: Path) -> Path:
+    """Return a new artifact in `folder` with a model for the stub alone: nothing has to be built."""
+    version = folder / "models" / "half_plus_two" / "1"
+    version.mkdir(parents=True)
+    (version / "saved_model.pb").write_bytes(b"")
+    return folder / "models"

@@ -47,12 +47,16 @@ class RunningStack:
         (base / "model").symlink_to(artifact)
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [str(CHECKOUT / "serve")],
+                self._command(),
                 env={**os.environ, **self._environ(base), **environ},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
             )
+
+    def _command(self) -> list[str]:
+        """Return what is run; a subclass may wrap it."""
+        return [str(CHECKOUT / "serve")]
 
     def _environ(self, base: Path) -> dict[str, str]:
         return {

@@ -6,19 +6,19 @@ else becomes work for one.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from pierhead.errors import PierheadError
+from pierhead.formats.encodings import GZIP, decoded
 from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import Call, DataPlane, Prediction
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Request, Work
 from pierhead.modelserver.runtimes.base import DeferringRuntime
 from pierhead.modelserver.waiter import Waiter
 
-__all__ = ["Exchange", "Inference", "InferenceRoute"]
+__all__ = ["CONTENT_ENCODING", "Exchange", "Inference", "InferenceRoute", "inflated"]
 
 # A broken body costs up to half a microsecond for each byte until it is refused.
 SMALL_BODY = 1 << 14
@@ -27,7 +27,7 @@ FEW_BRACKETS = 1000
 # Rendering more takes longer than handing it to a thread.
 FEW_VALUES = 1 << 12
 LARGEST_INFLATED = 100 << 20
-GZIP_WINDOW = 31
+CONTENT_ENCODING = "content-encoding"
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,16 @@ class Inference:
 
 @dataclass(frozen=True)
 class Exchange:
-    """How a body is understood, and how a refusal becomes an answer; both raise or take PierheadError."""
+    """How a body is understood, and how a refusal becomes an answer; both raise or take PierheadError.
+
+    `decode` undoes the Content-Encoding of a request that has one. A body that grows in the reading is
+    `large` whatever its size.
+    """
 
     understand: Callable[[bytes], Inference]
     refuse: Callable[[PierheadError], Answer]
+    decode: Callable[[Request], bytes]
+    large: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class InferenceRoute:
 
     def answer(self, request: Request, exchange: Exchange) -> Answer | Work:
         """Return the answer, or the work that makes it."""
-        if _is_gzipped(request) or not _is_small(request.body):
+        if exchange.large or CONTENT_ENCODING in request.headers or not _is_small(request.body):
             return partial(self._answer_large, request, exchange)
         try:
             inference = exchange.understand(request.body)
@@ -66,9 +72,8 @@ class InferenceRoute:
         return self._awaited(inference, exchange) or partial(self._run, inference, exchange)
 
     def _answer_large(self, request: Request, exchange: Exchange) -> Answer | AwaitedWork:
-        body = _inflated(request.body) if _is_gzipped(request) else request.body
         try:
-            inference = exchange.understand(body)
+            inference = exchange.understand(exchange.decode(request))
         except PierheadError as refusal:
             return exchange.refuse(refusal)
         return self._awaited(inference, exchange) or self._run(inference, exchange)
@@ -120,15 +125,11 @@ def _is_small(body: bytes) -> bool:
     return len(body) <= SMALL_BODY and body.count(b"[") + body.count(b"{") <= FEW_BRACKETS
 
 
-def _is_gzipped(request: Request) -> bool:
-    return "gzip" in request.headers.get("content-encoding", "")
-
-
-def _inflated(body: bytes) -> bytes:
+def inflated(request: Request) -> bytes:
     """Return a gzip body inflated; empty where it is no gzip, or too large (contract, section 1.1)."""
-    inflater = zlib.decompressobj(GZIP_WINDOW)
+    if "gzip" not in request.headers.get(CONTENT_ENCODING, ""):
+        return request.body
     try:
-        inflated = inflater.decompress(body, LARGEST_INFLATED)
-    except zlib.error:
+        return decoded(request.body, GZIP, LARGEST_INFLATED)
+    except PierheadError:
         return b""
-    return inflated if inflater.eof else b""

@@ -12,28 +12,54 @@ from urllib.parse import unquote
 
 from pierhead.contract.artifact import LARGEST_VERSION
 from pierhead.contract.status import HTTP_STATUS
-from pierhead.errors import Code, NotAcceptable, PierheadError, ServingError, UnsupportedMediaType
+from pierhead.errors import (
+    Code,
+    NotAcceptable,
+    PayloadTooLarge,
+    PierheadError,
+    ServingError,
+    UnsupportedMediaType,
+)
+from pierhead.formats.encodings import LARGEST_DECOMPRESSED, decoded
+from pierhead.formats.media_types import NPZ, media_type
 from pierhead.formats.payloads import parse_payload, render_payload, response_type
 from pierhead.formats.predict_json import Layout, render_error
 from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import ModelSpec
 from pierhead.modelserver.http_messages import Answer, Request, Work, version_number
 from pierhead.modelserver.http_methods import HttpMethods
-from pierhead.modelserver.inference_route import Exchange, InferenceRoute
+from pierhead.modelserver.http_protocol import malformed_answer
+from pierhead.modelserver.inference_route import CONTENT_ENCODING, Exchange, Inference, InferenceRoute
 from pierhead.modelserver.monitoring import Monitoring
 
-__all__ = ["DEFAULT_ACCEPT_HEADER", "PREFIX", "Invocations"]
+__all__ = [
+    "DEFAULT_ACCEPT_HEADER",
+    "MAX_DECOMPRESSED_HEADER",
+    "PREFIX",
+    "Invocations",
+    "malformed_invocation",
+]
 
 PREFIX = "/invocations/"
 DEFAULT_ACCEPT_HEADER = "X-Pierhead-Default-Accept"
+MAX_DECOMPRESSED_HEADER = "X-Pierhead-Max-Decompressed-MB"
 JSON = "application/json"
 PATH = re.compile(
-    r"/invocations/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>[0-9]+))?"
+    r"/invocations/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
     r":(?P<method>predict|classify|regress)",
     re.ASCII,
 )
+MEGABYTES = re.compile("[0-9]{1,7}", re.ASCII)
+MALFORMED = "the request is not valid HTTP"
 KNOWN_HEADERS = 64
 LONGEST_KNOWN = 256
+
+
+def malformed_invocation(target: str) -> Answer:
+    """Return the refusal of something that is no HTTP: nginx hands one below our path on to SageMaker."""
+    if not target.startswith(PREFIX):
+        return malformed_answer(target)
+    return Answer(400, render_error(MALFORMED), JSON, closes=True)
 
 
 class Invocations:
@@ -60,7 +86,7 @@ class Invocations:
         version = version_number(match["version"]) if match["version"] else None
         if version is not None and version > LARGEST_VERSION:
             return _error(400, f"{version} is no version: it is too large")
-        spec, method = ModelSpec(unquote(match["name"]), version), match["method"]
+        spec, method = ModelSpec(unquote(match["name"]), version, match["label"]), match["method"]
         if self._monitoring:
             return self._monitoring.counted(spec.name, method, lambda: self._answer(request, method, spec))
         return self._answer(request, method, spec)
@@ -69,17 +95,18 @@ class Invocations:
         if method != "predict":
             # As through the handler workers: a REST request, whatever types the headers name.
             understand = partial(self._methods.examples, method, spec)
-            return self._route.answer(request, Exchange(understand, _refused))
+            return self._route.answer(request, Exchange(understand, _refused, _decoded))
+        is_archive = media_type(request.headers.get("content-type", "")) == NPZ
+        understand = partial(self._predict, request, spec)
+        return self._route.answer(request, Exchange(understand, _refused, _decoded, large=is_archive))
+
+    def _predict(self, request: Request, spec: ModelSpec, body: bytes) -> Inference:
         headers = request.headers
         default = headers.get(DEFAULT_ACCEPT_HEADER.lower()) or JSON
-        try:
-            media_type = _response_type(headers.get("accept", ""), default)
-        except PierheadError as refusal:
-            return _refused(refusal)
-        parse = partial(parse_payload, content_type=headers.get("content-type"))
-        render = partial(_rendered, media_type=media_type)
-        understand = partial(self._methods.predict, spec, parse=parse, render=render)
-        return self._route.answer(request, Exchange(understand, _refused))
+        accepted = _response_type(headers.get("accept", ""), default)
+        largest = _most_decompressed(request)
+        parse = partial(parse_payload, content_type=headers.get("content-type"), largest=largest)
+        return self._methods.predict(spec, body, parse, partial(_rendered, media_type=accepted))
 
 
 def _response_type(accept: str, default: str) -> str:
@@ -91,6 +118,16 @@ def _response_type(accept: str, default: str) -> str:
 _known_response_type = lru_cache(KNOWN_HEADERS)(response_type)
 
 
+def _decoded(request: Request) -> bytes:
+    return decoded(request.body, request.headers.get(CONTENT_ENCODING), _most_decompressed(request))
+
+
+def _most_decompressed(request: Request) -> int:
+    """Return the bytes that a body may become; nginx passes the setting on."""
+    megabytes = request.headers.get(MAX_DECOMPRESSED_HEADER.lower(), "")
+    return int(megabytes) << 20 if MEGABYTES.fullmatch(megabytes) else LARGEST_DECOMPRESSED
+
+
 def _rendered(outputs: dict[str, Array], layout: Layout, *, media_type: str) -> Answer:
     return Answer(200, render_payload(outputs, layout, media_type), media_type)
 
@@ -99,6 +136,8 @@ def _refused(refusal: PierheadError) -> Answer:
     match refusal:
         case UnsupportedMediaType():
             return _error(415, str(refusal))
+        case PayloadTooLarge():
+            return _error(413, str(refusal))
         case NotAcceptable():
             return _error(406, str(refusal))
         case ServingError():

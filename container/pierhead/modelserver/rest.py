@@ -21,7 +21,7 @@ from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import DataPlane, ModelSpec
 from pierhead.modelserver.http_messages import Answer, Request, Work, finished, html_answer, version_number
 from pierhead.modelserver.http_methods import HttpMethods
-from pierhead.modelserver.inference_route import Exchange, InferenceRoute
+from pierhead.modelserver.inference_route import Exchange, InferenceRoute, inflated
 from pierhead.modelserver.invocations import Invocations
 from pierhead.modelserver.monitoring import Monitoring
 from pierhead.modelserver.protobuf_codec import ProtobufCodec
@@ -106,7 +106,7 @@ class RestDoor:
             understand = partial(self._methods.examples, method, spec)
         else:
             return _malformed(request.method, target)
-        return self._route.answer(request, Exchange(understand, refusal_answer))
+        return self._route.answer(request, Exchange(understand, refusal_answer, inflated))
 
     def _answer_about(self, match: re.Match[str]) -> Answer:
         if not match["name"]:

@@ -23,6 +23,7 @@ from pierhead.modelserver.flags import ServerFlags
 from pierhead.modelserver.grpc_credentials import read_credentials
 from pierhead.modelserver.grpc_server import GrpcAddress, GrpcServer
 from pierhead.modelserver.http_protocol import HttpServer
+from pierhead.modelserver.invocations import malformed_invocation
 from pierhead.modelserver.lifecycle import Lifecycle
 from pierhead.modelserver.metrics import Metrics
 from pierhead.modelserver.model_config import ModelConfig
@@ -139,7 +140,7 @@ async def _serve_ports(
         cors=flags.rest_api_enable_cors_support,
         monitoring=monitoring,
     )
-    http_server = HttpServer(door.answer, threads)
+    http_server = HttpServer(door.answer, threads, malformed_invocation)
     try:
         await _start_rest(flags, http_server)
         await ended.wait()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from pierhead.control import read_plan
 from pierhead.errors import PierheadError
-from pierhead.logs import configure_logging
+from pierhead.logs import LogWriter, admit_user_code, configure_logging
 from pierhead.service.server import HandlerServer
-from pierhead.settings import Settings
+from pierhead.settings import Settings, inherited_log
 from pierhead.tether import end_with_parent
 
 __all__ = ["main"]
+
+PROGRAM = "handler-workers"
 
 
 def main() -> None:
@@ -25,9 +28,10 @@ def main() -> None:
         settings = Settings.from_env(plan.settings)
     except PierheadError as problem:
         sys.exit(str(problem))
-    configure_logging("handler", settings.gunicorn_loglevel)
+    log_to = LogWriter(settings.log_format, inherited_log(os.environ))
+    configure_logging(PROGRAM, settings.gunicorn_loglevel, log_to)
+    admit_user_code(PROGRAM, log_to)
     end_with_parent()
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     HandlerServer(plan, settings, path.parent).run()
 
 

@@ -1,0 +1,49 @@
+"""The stub on PATH, and the stacks that field cases run on; see field_stacks.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from artifacts import artifact_with_hooks
+from field_stacks import ALL, HANDLER, PASSING_ON, STUB, FieldStack, wanted
+from running_stack import RunningStack
+from stub_binary import StubBinary
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `field` once for each combination that its module wants."""
+    if "field" in metafunc.fixturenames:
+        matrix = wanted(metafunc.module, "FIELD_MATRIX", ALL)
+        ids = ["-".join(pair) for pair in matrix]
+        metafunc.parametrize("field", matrix, ids=ids, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubBinary:
+    """Return the stub for this module: start stacks with its `environ`, read its records."""
+    return StubBinary(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture(scope="module")
+def field(
+    request: pytest.FixtureRequest,
+    half_plus_two: Path,
+    free_ports: Callable[[int], int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[FieldStack]:
+    """Yield a running stack of the combination `(server, path)`."""
+    server, path = request.param
+    folder = tmp_path_factory.mktemp("field")
+    artifact = half_plus_two
+    if path == HANDLER:
+        hooks = wanted(request.module, "FIELD_HOOKS", PASSING_ON)
+        artifact = artifact_with_hooks(folder, half_plus_two, hooks)
+    binary = StubBinary(folder / "stub") if server == STUB else None
+    environ = wanted(request.module, "FIELD_ENVIRON", {})
+    environ = environ if binary is None else binary.environ(**environ)
+    with RunningStack(artifact, free_ports(9), **environ) as stack:
+        stack.wait_until_ready()
+        yield FieldStack(stack, server, path, binary)
