@@ -16,7 +16,7 @@ run: setup
 	exec $(BIN)/pierhead serve build/examples/$(EXAMPLE) --port $(PORT)
 
 test: setup
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks
