@@ -77,7 +77,10 @@ class LogWriter:
 
     def write(self, text: str) -> None:
         """Write by one call where the system takes it whole; a log that cannot be written is no error."""
-        rest = text.encode()
+        self.copy(text.encode())
+
+    def copy(self, rest: bytes) -> None:
+        """Write lines as they are."""
         with contextlib.suppress(OSError):
             while rest:
                 try:

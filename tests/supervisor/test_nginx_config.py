@@ -204,6 +204,6 @@ def test_access_lines_are_written_where_the_level_allows_it(
 ) -> None:
     text = render(run, {"PIERHEAD_LOG_FORMAT": form, "PIERHEAD_METRICS": "off", **levels})
 
-    assert is_written == ("/dev/stdout access if=" in text)
+    assert is_written == ("access if=$is_logged" in text)
     assert is_written != ("access_log off;\n    server_tokens" in text)
     check(text, run, binary)

@@ -32,6 +32,7 @@ from pierhead.settings import (
     log_settings,
     unknown_names,
 )
+from pierhead.supervisor.access_log import access_log_file, copied_log
 from pierhead.supervisor.binaries import SERVING_BINARY, find_model_server, find_nginx
 from pierhead.supervisor.doors import ControlDoor, HealthDoor, MetricsDoor
 from pierhead.supervisor.events import ChildrenChanged, Event, SignalReceived
@@ -40,6 +41,7 @@ from pierhead.supervisor.metrics.processes import ProcessMetrics
 from pierhead.supervisor.metrics.requests import RequestLog
 from pierhead.supervisor.metrics.servers import MONITORING_CONFIG, ServerMetrics
 from pierhead.supervisor.metrics.workers import WorkerMetrics, is_running
+from pierhead.supervisor.named_pipe import NamedPipe
 from pierhead.supervisor.nginx_config import find_template, render_nginx_config
 from pierhead.supervisor.outputs import Outputs
 from pierhead.supervisor.plan import (
@@ -233,6 +235,13 @@ def _metrics(inputs: Inputs, stack: Stack) -> Iterator[RequestLog | MetricsPage 
     yield MetricsDoor(inputs.run.metrics_socket, page.encode)
 
 
+def _access_log(inputs: Inputs) -> Iterator[NamedPipe]:
+    """Yield the pipe that has to be open for nginx's access lines, where nginx writes them to one."""
+    pipe = inputs.run.access_pipe
+    if inputs.settings.has_access_log and access_log_file(pipe) == pipe:
+        yield copied_log(pipe)
+
+
 def _log_models(inputs: Inputs) -> None:
     default = choose_default_model(inputs.settings, inputs.artifact)
     for model in inputs.artifact.models:
@@ -255,9 +264,10 @@ def _run(inputs: Inputs, inbox: queue.SimpleQueue[Event], outputs: Outputs) -> i
         worker_count=inputs.settings.gunicorn_workers,
         clock=time.monotonic,
     )
-    doors = (
+    doors: tuple[ControlDoor | HealthDoor | NamedPipe, ...] = (
         ControlDoor(inputs.run.control_socket, inbox.put),
         HealthDoor(inputs.run.health_socket, stack.not_ready),
+        *_access_log(inputs),
     )
     try:
         with contextlib.ExitStack() as opened:

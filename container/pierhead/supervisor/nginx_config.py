@@ -21,6 +21,7 @@ from pierhead.contract.headers import CUSTOM_ATTRIBUTES, INFERENCE_ID
 from pierhead.control import ServerAddress
 from pierhead.errors import ConfigError
 from pierhead.settings import Settings, available_cpus
+from pierhead.supervisor.access_log import access_log_file
 from pierhead.supervisor.execution_parameters import execution_parameters
 from pierhead.supervisor.nginx_errors import nginx_errors
 from pierhead.supervisor.run_folder import RunFolder
@@ -29,7 +30,6 @@ __all__ = ["find_template", "render_nginx_config"]
 
 TEMPLATE_NAME = "nginx.conf.template"
 UNPRIVILEGED_USER = "nobody"
-STANDARD_OUTPUT = "/dev/stdout"
 MOST_OPEN_FILES = 16_384
 MOST_CONNECTIONS = 4096
 FILES_BESIDE_CONNECTIONS = 64
@@ -86,7 +86,7 @@ def render_nginx_config(
         is_embedded=is_embedded,
         cpus=available_cpus(),
         user=_worker_user(run.path),
-        access_log=_access_log() if settings.has_access_log else None,
+        access_log=access_log_file(run.access_pipe) if settings.has_access_log else None,
         inference_header=_variable(INFERENCE_ID),
         attributes_header=_variable(CUSTOM_ATTRIBUTES),
         rules=attributes,
@@ -136,16 +136,3 @@ def _worker_user(run: Path) -> str | None:
     else:
         log.warning("nginx's workers run as root: %s cannot reach the sockets in %s", UNPRIVILEGED_USER, run)
     return f"{entry.pw_name} {grp.getgrgid(entry.pw_gid).gr_name}"
-
-
-def _access_log() -> str | None:
-    """Return a file for the access log: standard output, where that can be opened again.
-
-    It cannot where it is a socket, or a file of the user who started us as somebody else.
-    """
-    try:
-        os.close(os.open(STANDARD_OUTPUT, os.O_WRONLY | os.O_APPEND))
-    except OSError as problem:
-        log.warning("no access log: nginx cannot write to standard output: %s", problem.strerror)
-        return None
-    return STANDARD_OUTPUT

@@ -23,6 +23,7 @@ CONTENT = (
     "metrics.sock",
     "monitoring.config",
     "requests.pipe",
+    "access.pipe",
     "metrics",
     "nginx",
     "environment",
@@ -46,6 +47,7 @@ class RunFolder:
         self.metrics_socket = path / "metrics.sock"
         self.monitoring_config = path / "monitoring.config"
         self.request_pipe = path / "requests.pipe"
+        self.access_pipe = path / "access.pipe"
         self.worker_metrics = path / "metrics"
         self.nginx = path / "nginx"
         self.environment = path / "environment"

@@ -7,10 +7,7 @@ nginx worker that is killed outright takes with it what it had not written, a qu
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import math
-import os
 import re
 import threading
 from bisect import bisect_left
@@ -18,13 +15,13 @@ from collections import Counter
 from pathlib import Path
 
 from pierhead.prometheus_text import Metric, Page
+from pierhead.supervisor.named_pipe import NamedPipe
 
 __all__ = ["METRICS", "RequestLog"]
 
 LIMITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LINE = re.compile(rb"([a-z]{1,16}) (\d{3}) (\d{1,9}\.\d{3})")
-PIPE_BYTES = 1 << 20
-CHUNK = 1 << 16
+LONGEST_LINE = 1 << 16
 REQUESTS = Metric(
     "pierhead_http_requests_total",
     "counter",
@@ -47,35 +44,25 @@ class RequestLog:
     name = "nginx"
 
     def __init__(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        os.mkfifo(path, 0o600)
-        # Open for both ends: nginx's open never waits for a reader, and no end of file comes between nginxes.
-        self._pipe = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self._pipe = NamedPipe(path, self._take)
+        self._rest = b""
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, str]] = Counter()
         self._buckets: dict[str, list[int]] = {}
         self._seconds: Counter[str] = Counter()
         self._unread = 0
-        self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="request-log", daemon=True)
 
     def open(self) -> None:
         """Start to read."""
-        self._thread.start()
+        self._pipe.open()
 
     def close(self) -> None:
         """Stop to read."""
-        self._is_closed.set()
-        os.write(self._pipe, b"\n")
-        self._thread.join()
-        os.close(self._pipe)
+        self._pipe.close()
 
     def refresh(self, _deadline: float) -> None:
         """Do nothing: what has come is counted; raise OSError where the reader is gone."""
-        if not self._thread.is_alive():
+        if not self._pipe.is_read:
             raise OSError("nginx's lines are not read")
 
     def page(self) -> Page:
@@ -89,13 +76,11 @@ class RequestLog:
             page.set(UNREAD, self._unread)
         return page
 
-    def _read(self) -> None:
-        rest = b""
-        while not self._is_closed.is_set():
-            *lines, rest = (rest + os.read(self._pipe, CHUNK)).split(b"\n")
-            rest = rest[:CHUNK]
-            # Most lines are alike, so that few are left to be looked at.
-            self._count(Counter(lines))
+    def _take(self, chunk: bytes) -> None:
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        self._rest = rest[:LONGEST_LINE]
+        # Most lines are alike, so that few are left to be looked at.
+        self._count(Counter(lines))
 
     def _count(self, lines: Counter[bytes]) -> None:
         with self._lock:
