@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pierhead.modelserver.metrics import PREFIX, Histogram, Metrics
+from pierhead.modelserver.metrics import PREFIX, Gauge, Histogram, Metrics
 from pierhead.prometheus_text import Metric
 from pierhead.service import metrics as worker
 from pierhead.supervisor.metrics import page, processes, requests
@@ -30,6 +30,9 @@ def manual_table() -> str:
 
 def server_metrics() -> Iterator[Metric]:
     for metric in vars(Metrics()).values():
+        if isinstance(metric, Gauge):
+            yield Metric(metric.name, "gauge", SENTENCE, metric.labels)
+            continue
         kind = "histogram" if isinstance(metric, Histogram) else "counter"
         yield Metric(PREFIX + metric.name, kind, SENTENCE, metric.labels)
 

@@ -70,6 +70,7 @@ class Running:
     echo: Echo
     port: int
     stop: Callable[[], object]
+    requests_in_flight: Callable[[], int]
 
     @contextmanager
     def connection(self) -> Iterator[socket.socket]:
@@ -85,9 +86,12 @@ def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
     stopping = asyncio.Event()
     started = threading.Event()
 
+    servers: list[HttpServer] = []
+
     async def serve() -> None:
         with ThreadPoolExecutor(THREADS) as threads:
             server = HttpServer(echo.answer, threads)
+            servers.append(server)
             await server.start("127.0.0.1", port)
             started.set()
             await stopping.wait()
@@ -96,7 +100,12 @@ def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     assert started.wait(30)
-    yield Running(echo, port, lambda: loop.call_soon_threadsafe(stopping.set))
+    yield Running(
+        echo,
+        port,
+        lambda: loop.call_soon_threadsafe(stopping.set),
+        lambda: servers[0].requests_in_flight,
+    )
     echo.gate.set()
     loop.call_soon_threadsafe(stopping.set)
     thread.join(30)
@@ -146,6 +155,18 @@ def test_slow_request_delays_no_other_connection(running: Running) -> None:
         quick.sendall(GET % b"/quick")
 
         assert read_answers(quick, 1)[0][1] == b"GET /quick "
+
+
+def test_requests_that_wait_for_their_answer_are_in_flight(running: Running) -> None:
+    with running.connection() as idle, running.connection() as slow:
+        idle.sendall(GET % b"/a")
+        read_answers(idle, 1)
+        slow.sendall(GET % b"/slow")
+        assert running.echo.slow_has_come.wait(30)
+        wait_for(lambda: running.requests_in_flight() == 1, 30)
+        running.echo.gate.set()
+        read_answers(slow, 1)
+        wait_for(lambda: running.requests_in_flight() == 0, 30)
 
 
 def test_chunked_body_is_joined(running: Running) -> None:

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pierhead.modelserver.metrics import MOST_LABEL_SETS, Counter, Histogram, Metrics
+from pierhead.modelserver.metrics import MOST_LABEL_SETS, Counter, Gauge, Histogram, Metrics
 
 
 def test_counter_counts_for_each_set_of_labels() -> None:
@@ -33,6 +33,14 @@ def test_histogram_is_cumulative_and_ends_at_infinity() -> None:
         ':tensorflow:serving:h_sum{API="Predict"} 1030',
         ':tensorflow:serving:h_count{API="Predict"} 4',
     ]
+
+
+def test_gauge_is_asked_when_the_page_is() -> None:
+    values = iter((1.0, 0.5))
+    gauge = Gauge("pierhead_waiting", lambda: next(values))
+
+    assert list(gauge.lines()) == ["# TYPE pierhead_waiting gauge", "pierhead_waiting 1"]
+    assert list(gauge.lines()) == ["# TYPE pierhead_waiting gauge", "pierhead_waiting 0.5"]
 
 
 def test_metric_without_labels_has_empty_braces() -> None:

@@ -137,7 +137,7 @@ class HttpProtocol(asyncio.Protocol):
         pending = self._current[0] if self._current else None
         if pending and not pending.has_started and pending.version != "1.0":
             self._transport.write(CONTINUE)
-        return bool(self._current or self._queue)
+        return self.is_busy
 
     def pause_writing(self) -> None:
         """Stop answering until the client has read."""
@@ -199,10 +199,15 @@ class HttpProtocol(asyncio.Protocol):
 
     # Answering.
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of this connection waits for its answer."""
+        return bool(self._current or self._queue)
+
     def finish(self) -> None:
         """End the connection as soon as what has arrived is answered."""
         self._is_ending = True
-        if not (self._current or self._queue or self._is_receiving):
+        if not (self.is_busy or self._is_receiving):
             self._transport.close()
 
     def _refuse(self) -> None:
@@ -295,6 +300,11 @@ class HttpServer:
         self._connections: set[HttpProtocol] = set()
         self._factory = partial(HttpProtocol, handler, executor, self._connections, malformed)
         self._server: asyncio.Server | None = None
+
+    @property
+    def requests_in_flight(self) -> int:
+        """How many connections have a request that waits for its answer."""
+        return sum(connection.is_busy for connection in self._connections)
 
     async def start(self, bind_address: str, port: int) -> None:
         """Listen at an address, on all when it is empty; raise OSError where that is impossible."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-__all__ = ["Counter", "Histogram", "Metrics"]
+__all__ = ["Counter", "Gauge", "Histogram", "Metrics"]
 
 PREFIX = ":tensorflow:serving:"
 MOST_LABEL_SETS = 1_000
@@ -94,6 +94,20 @@ class Histogram:
             yield f"{name}_count{{{text}}} {sum(each.counts)}"
 
 
+@dataclass
+class Gauge:
+    """A value that is asked for when the page is; its name is whole, for it is not TensorFlow Serving's."""
+
+    name: str
+    read: Callable[[], float] = float
+    labels: Labels = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the metric's lines of the page."""
+        yield f"# TYPE {self.name} gauge"
+        yield f"{self.name} {self.read():g}"
+
+
 def _counter(name: str, *labels: str) -> Callable[[], Counter]:
     return lambda: Counter(name, labels)
 
@@ -145,6 +159,10 @@ class Metrics:
         default_factory=_histogram("batching_session:processed_batch_size", limits=SIZE_LIMITS)
     )
 
+    rest_requests_in_flight: Gauge = field(
+        default_factory=lambda: Gauge("pierhead_model_server_rest_requests_in_flight")
+    )
+
     def count(self, name: str) -> int:
         """Return a counter's total by its whole name, 0 where no counter has it.
 
@@ -156,7 +174,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """Return the page in the order of the metrics' names; labels of any bytes come back as they were."""
-        metrics = sorted(vars(self).values(), key=lambda metric: str(metric.name))
+        metrics = sorted(vars(self).values(), key=lambda metric: (isinstance(metric, Gauge), metric.name))
         return "".join(f"{line}\n" for metric in metrics for line in metric.lines()).encode(
             errors="surrogateescape"
         )

@@ -141,6 +141,8 @@ async def _serve_ports(
         monitoring=monitoring,
     )
     http_server = HttpServer(door.answer, threads, malformed_invocation)
+    if monitoring:
+        monitoring.metrics.rest_requests_in_flight.read = lambda: http_server.requests_in_flight
     try:
         await _start_rest(flags, http_server)
         await ended.wait()

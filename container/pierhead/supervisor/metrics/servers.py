@@ -22,7 +22,7 @@ MOST_SAMPLES = 40_000
 LONGEST_PAGE = 8 << 20
 CHUNK = 1 << 16
 OK = 200
-SENTENCE = "As TensorFlow Serving has it, summed over the model servers."
+SENTENCE = "As the model servers have it, summed over them."
 RISING = {"counter", "histogram", "summary"}
 
 
