@@ -26,6 +26,8 @@ def predict_document(document: Document, call: Call, backend: Backend) -> tuple[
     """
     name = document.signature_name
     inputs = document.tensors(backend.signature(call, name))
+    # The call may take long; a large body's numbers need not be held twice meanwhile.
+    del document
     return backend.predict(call, name, inputs.arrays).outputs, inputs.layout
 
 

@@ -142,6 +142,8 @@ class TfsBackend:
             # The refusal may come of a signature that is no longer the served version's.
             self._served.pop(call.servable, None)
             raise
+        # Before the outputs are made, which may be as large.
+        del request
         version = answer.model_spec.version.value
         self._note_version(call, version)
         outputs = {name: read_tensor(proto, name) for name, proto in answer.outputs.items()}
