@@ -32,6 +32,7 @@ __all__ = [
     "NotAcceptable",
     "PayloadTooLarge",
     "PierheadError",
+    "RequestEnded",
     "ServingError",
     "StartError",
     "UnsupportedMediaType",
@@ -115,6 +116,10 @@ class PayloadTooLarge(PierheadError):
 
 class UserCodeError(PierheadError):
     """The user's inference.py raised, or returned what cannot be sent."""
+
+
+class RequestEnded(BaseException):
+    """Raised in a request that has kept its worker too long; it has been answered."""
 
 
 class HookShapeError(UserCodeError):

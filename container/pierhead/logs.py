@@ -100,8 +100,15 @@ class EventFormatter(logging.Formatter):
         self._program, self._writer = program, writer
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line, in which its traceback is part of the message."""
-        message = super().format(record)
+        """Return the record's line, in which its traceback is part of the message.
+
+        Of arguments that do not fit their message one line tells, in place of logging's stack for each.
+        """
+        try:
+            message = super().format(record)
+        except Exception as problem:  # noqa: BLE001  # what is logged may raise anything
+            place = f"{record.pathname}:{record.lineno}"
+            message = f"not logged at {place}: {record.msg!r}: {type(problem).__name__}: {problem}"
         request_id = str(getattr(record, "request_id", "") or current_request_id())
         return self._writer.line(Event(record.created, record.levelname, self._program, message, request_id))
 

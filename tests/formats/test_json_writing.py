@@ -84,3 +84,4 @@ def test_halves_cannot_be_written() -> None:
 def test_error_body_is_upstream_s() -> None:
     assert render_error('a "b" \n \x1f /') == b'{\n    "error": "a \\"b\\" \\n \\u001F /"\n}'
     assert json.loads(render_error("é"))["error"] == "é"
+    assert json.loads(render_error("é \ud800"))["error"] == "é ?"

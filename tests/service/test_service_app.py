@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import IO, Any
 
+import gevent
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
@@ -248,6 +249,10 @@ def test_text_that_is_no_text_is_named() -> None:
         (ValueError("größer als π"), "größer als π"),
         (KeyError(), "KeyError"),
         (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit("left"), "left"),
+        (gevent.Timeout(0.5), "0.5 seconds"),
+        (ValueError("lone \ud800"), "lone ?"),
     ],
 )
 def test_exception_of_a_hook_is_500_with_its_message(

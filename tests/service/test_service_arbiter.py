@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import dataclass, field
+
+import pytest
+from gunicorn.arbiter import Arbiter
 
 from pierhead.service.workers.arbiter import HandoverArbiter
 from pierhead.service.workers.stages import SharedStage, Stage
@@ -47,6 +51,23 @@ def started(count: int) -> FakeArbiter:
         arbiter.move(pid, Stage.READY)
     arbiter.manage()
     return arbiter
+
+
+@pytest.mark.parametrize(
+    ("is_master", "raised"), [(False, SystemExit), (True, KeyboardInterrupt)], ids=["worker", "master"]
+)
+def test_keyboard_interrupt_ends_a_worker_without_the_masters_farewell(
+    is_master: bool, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Arbiter) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Arbiter, "spawn_worker", interrupt)
+    arbiter = FakeArbiter(1)
+    arbiter.pid = os.getpid() if is_master else os.getppid()
+
+    with pytest.raises(raised):
+        HandoverArbiter.spawn_worker(arbiter)
 
 
 def test_as_many_workers_are_started_as_are_wanted() -> None:

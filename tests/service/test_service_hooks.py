@@ -107,6 +107,11 @@ def test_sys_exit_at_import_is_a_failure(tmp_path: Path) -> None:
         load(tmp_path, "import sys\nsys.exit(3)\n")
 
 
+def test_keyboard_interrupt_at_import_is_a_failure_too(tmp_path: Path) -> None:
+    with pytest.raises(UserCodeError, match="cannot be imported: KeyboardInterrupt"):
+        load(tmp_path, "raise KeyboardInterrupt\n")
+
+
 def test_module_is_known_by_its_files_name_to_those_beside_it(tmp_path: Path) -> None:
     (tmp_path / "beside_that_imports_back.py").write_text(
         "def found():\n    import inference\n    return inference\n"

@@ -87,6 +87,18 @@ def test_the_answer_is_in_the_accepted_type(
     assert (answer.status, answer.content_type, answer.body) == (200, content_type, body)
 
 
+@pytest.mark.parametrize("content_type", ["application/x-image", "application/octet-stream"])
+def test_a_body_of_tensors_is_refused_by_its_type(field: FieldStack, content_type: str) -> None:
+    if field.path == HANDLER:
+        return
+
+    answer = field.invoke('{"instances": [1.0]}', content_type)
+
+    assert answer.status == 415
+    assert answer.content_type == "application/json"
+    assert content_type in answer.json()["error"]
+
+
 def test_a_bare_payload_is_wrapped(field: FieldStack) -> None:
     if field.path == HANDLER:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from artifacts import artifact_with_hooks
 from bursts import broke_off, start_invocations
 from field_stacks import DIRECT, HANDLER, PASSING_ON
-from running_stack import RunningStack, StartStack, descendants, wait_for
+from running_stack import CHECKOUT, RunningStack, StartStack, descendants, wait_for
 from stub_binary import StubBinary
 from test_life import is_alive
 
@@ -53,6 +54,23 @@ def test_what_is_in_flight_is_answered_and_nothing_new_is_taken(
     assert [answer.result(1).status for answer in answers] == [200] * 4
     assert nothing_is_left(stack, family)
     assert "Traceback" not in stack.log
+
+
+def test_a_signal_before_the_supervisor_runs_ends_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "serve"
+    script.write_text((CHECKOUT / "serve").read_text())
+    script.chmod(0o755)
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/checking-$1\nsleep 1\n")
+    python.chmod(0o755)
+    process = subprocess.Popen([str(script)], stdin=subprocess.DEVNULL)
+    wait_for((tmp_path / "checking--c").exists, 10)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(10) == 0
+    assert not (tmp_path / "checking--m").exists()
 
 
 def test_a_model_server_that_ignores_the_signal_is_killed_at_the_limit(

@@ -251,6 +251,14 @@ def test_pings_leave_no_line_and_other_requests_one(talkative: Watched) -> None:
     assert "secret" not in talkative.new
 
 
+def test_access_line_of_an_error_page_has_the_method_that_was_sent(talkative: Watched) -> None:
+    talkative.ask("PUT", "/invocations")
+
+    talkative.wait_for("PUT /invocations 405")
+    (line,) = talkative.new_events()
+    assert line["method"] == "PUT"
+
+
 @pytest.mark.parametrize("head", HOSTILE_HEADS)
 def test_hostile_request_is_one_line_of_json(head: bytes, talkative: Watched) -> None:
     talkative.send_raw(head)

@@ -181,6 +181,27 @@ def test_large_answers_of_a_model_in_parallel(
 
 
 @pytest.mark.parametrize("worker_class", CLASSES)
+def test_interrupt_in_a_hook_fails_its_request_alone(
+    start_stack: Callable[..., RunningStack], tmp_path: Path, worker_class: str
+) -> None:
+    hooks = """
+    def handler(data, context):
+        if data.read() == b"interrupt":
+            raise KeyboardInterrupt("by a hook")
+        return "well"
+    """
+    folder = artifact_with_hooks(tmp_path, model_for_the_stub(tmp_path), hooks)
+    environ = StubBinary(tmp_path / "stub").environ(SAGEMAKER_GUNICORN_WORKER_CLASS=worker_class)
+    stack = start_stack(folder, **environ)
+
+    refused = stack.invoke("interrupt")
+
+    assert (500, {"error": "by a hook"}) == (refused.status, refused.json())
+    assert b"well" == stack.invoke("go on").body
+    assert stack.log.count("Booting worker") == 1
+
+
+@pytest.mark.parametrize("worker_class", CLASSES)
 def test_recycling_loses_and_delays_nothing(
     start_stack: Callable[..., RunningStack], tmp_path: Path, worker_class: str
 ) -> None:

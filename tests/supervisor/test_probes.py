@@ -22,6 +22,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        threading.Event().wait(self.server.delay)
         status, content = self.server.answers.get(self.path, (404, b"{}"))
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
@@ -39,6 +40,7 @@ class FakeModelServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answers)
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.asked: list[str] = []
+        self.delay = 0.0
 
     @property
     def port(self) -> int:
@@ -172,3 +174,10 @@ def test_probe_that_is_cancelled_is_not_asked_again() -> None:
     with pytest.raises(Empty):
         asked.get(timeout=0.3)
     assert reports.empty()
+
+
+def test_a_model_server_that_takes_seconds_to_answer_is_ready(server: FakeModelServer) -> None:
+    server.answers["/v1/models/a"] = status("AVAILABLE")
+    server.delay = 2.5
+
+    assert serves_models(server.port, ("a",))()

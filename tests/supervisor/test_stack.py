@@ -277,6 +277,15 @@ def test_worker_that_has_gone_again_does_not_count() -> None:
     assert world.state(WORKERS) is State.STARTING
 
 
+def test_worker_that_a_signal_ends_while_it_loads_ends_the_start() -> None:
+    world = World()
+
+    world.play(world.answer(SERVER), FromWorker(WorkerGone(1, signal.SIGSEGV)))
+
+    assert world.state(WORKERS) is State.FATAL
+    assert "lost worker 1, which was killed by signal 11" in world.stack.processes[WORKERS].reason
+
+
 def test_not_ready_names_what_is_missing_in_each_phase() -> None:
     world = World()
 

@@ -119,7 +119,12 @@ def render_predict(outputs: Mapping[str, Array], layout: Layout) -> bytes:
 
 def render_error(message: str) -> bytes:
     """Return the body of an error: the message alone, JSON-escaped."""
-    return object_text([(b'"error"', quoted(message.encode(errors="surrogateescape")))], 0)
+    try:
+        text = message.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        # A surrogate that stands for no byte.
+        text = message.encode(errors="replace")
+    return object_text([(b'"error"', quoted(text))], 0)
 
 
 def instance_texts(outputs: Mapping[str, Array], level: int | None) -> list[bytes]:

@@ -44,24 +44,31 @@ class DefaultHandler:
         media_type = response_type(context.accept_header, self._default_accept)
         document = parse_payload(body, context.request_content_type, self._largest)
         if not self._backend.tells_signatures(call):
-            return self._by_json(document, call, media_type)
+            return self._by_json(
+                _json_root(document, context.request_content_type, media_type), call, media_type
+            )
         outputs, layout = predict_document(document, call, self._backend)
         return Answer(render_payload(outputs, layout, media_type), media_type)
 
-    def _by_json(self, document: Document, call: Call, media_type: str) -> Answer:
-        answer = self._backend.forward(call, render_document(_json_root(document, media_type)))
+    def _by_json(self, root: dict[str, Json], call: Call, media_type: str) -> Answer:
+        answer = self._backend.forward(call, render_document(root))
         if answer.status != OK:
             return _as_it_is(answer)
         body, content_type = rewrite_answer(answer.body, media_type)
         return Answer(body, content_type)
 
 
-def _json_root(document: Document, media_type: str) -> dict[str, Json]:
+def _json_root(document: Document, content_type: str, media_type: str) -> dict[str, Json]:
     """Return a request's JSON; raise where request or answer are tensors, for which there is no signature."""
     if not isinstance(document, PredictDocument):
-        raise UnsupportedMediaType(f"{NO_SIGNATURE}: send {JSON}, {JSON_LINES[0]} or {CSV}")
+        raise UnsupportedMediaType(
+            f"Content-Type {content_type} cannot be read: {NO_SIGNATURE}; "
+            f"send {JSON}, {JSON_LINES[0]} or {CSV}"
+        )
     if media_type in (NPY, NPZ):
-        raise NotAcceptable(f"{NO_SIGNATURE}: accept {JSON}, {JSON_LINES[0]} or {CSV}")
+        raise NotAcceptable(
+            f"{media_type} cannot be written: {NO_SIGNATURE}; accept {JSON}, {JSON_LINES[0]} or {CSV}"
+        )
     return document.root
 
 

@@ -108,7 +108,8 @@ def _import_file(file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
+        # Whatever ends the import ends the start: a KeyboardInterrupt would be met again by every new worker.
         raise UserCodeError(
             f"{file.name} cannot be imported: {type(problem).__name__}: {problem}"
         ) from problem

@@ -116,6 +116,9 @@ class HandlerServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no t
         if worker.death == signal.SIGALRM:
             log.warning("worker %s ended before its threads, %s s after all else", worker.pid, EXIT_SECONDS)
             worker.death = 0
+        if worker.death == signal.SIGTERM:
+            # The master's own word to one that still loads.
+            worker.death = 0
         self._report(WorkerGone(worker.pid, worker.death))
 
     def _report(self, message: Message) -> None:

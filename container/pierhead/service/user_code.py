@@ -9,13 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pierhead.errors import PierheadError
+from greenlet import GreenletExit
+
+from pierhead.errors import PierheadError, RequestEnded
 from pierhead.service.hook_errors import translate_exception
 
 __all__ = ["call_user_code", "explain_failure", "format_exception"]
 
 OUR_FILES = str(Path(__file__).parent)
 IMPORT_MACHINERY = "<frozen importlib"
+# These are raised in the user's code from outside, to end a request or its greenlet.
+OUR_INTERRUPTIONS = (RequestEnded, GreenletExit)
 
 
 def call_user_code(function: Callable[..., Any], *values: Any) -> Any:
@@ -25,9 +29,10 @@ def call_user_code(function: Callable[..., Any], *values: Any) -> Any:
     """
     try:
         return function(*values)
-    except PierheadError:
+    except (PierheadError, *OUR_INTERRUPTIONS):
         raise
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
+        # A KeyboardInterrupt would end the worker, a gevent.Timeout reach nobody: the request alone fails.
         raise translate_exception(problem) from problem
 
 

@@ -15,7 +15,7 @@ __all__ = ["Probe", "answers_pings", "serves_models", "start_probe"]
 Probe = Callable[[], bool]
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.25
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 10.0  # while it loads, a model server may take seconds to say so
 
 
 def start_probe(

@@ -188,14 +188,24 @@ class Stack:
                 self._workers.add(pid)
             case control.WorkerGone(pid, number):
                 self._workers.discard(pid)
-                if number and not self._is_stopping:
-                    log.error("handler worker %s %s; another takes its place", pid, describe_signal(number))
                 if not self._is_stopping:
-                    self.worker_restarts[exit_class(-number)] += 1
+                    self._note_worker_gone(pid, number)
             case _:
                 log.warning("a handler worker sent %s", type(message).__name__)
         if len(self._workers) >= self._worker_count:
             self._note_ready(self.processes[WORKERS])
+
+    def _note_worker_gone(self, pid: int, number: int) -> None:
+        """Note that a worker has ended; one that a signal ends before the stack was ready ends the start.
+
+        Its successors would import the same hooks and meet the same fate.
+        """
+        process = self.processes[WORKERS]
+        self.worker_restarts[exit_class(-number)] += 1
+        if number and process.state is State.STARTING and not self._was_ready:
+            process.give_up(f"lost worker {pid}, which {describe_signal(number)}", self._clock())
+        elif number:
+            log.error("handler worker %s %s; another takes its place", pid, describe_signal(number))
 
     def _note_nursery(self, nursery: int, message: control.Message) -> None:
         match message:

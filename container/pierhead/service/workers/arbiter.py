@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from typing import Any
 
@@ -39,6 +40,11 @@ class HandoverArbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             super().spawn_worker()
+        except KeyboardInterrupt:
+            if os.getpid() == self.pid:
+                raise
+            # A worker's own would have this copy of the master stop, and take the socket away with it.
+            sys.exit(1)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 

@@ -30,6 +30,7 @@ from gunicorn.http.errors import (
 )
 
 from pierhead.contract.headers import REQUEST_ID
+from pierhead.errors import RequestEnded
 from pierhead.service.workers.stages import SharedStage, Stage
 
 __all__ = ["HandlerWorker"]
@@ -55,10 +56,6 @@ SENTENCES: Mapping[HTTPStatus, str] = MappingProxyType(
     }
 )
 StartResponse = Callable[..., Any]
-
-
-class RequestEnded(BaseException):
-    """Raised in a request that has kept its worker too long; it has been answered."""
 
 
 class HandlerWorker:
