@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,29 @@ def test_a_signal_before_the_supervisor_runs_ends_the_script(tmp_path: Path) -> 
 
     assert process.wait(10) == 0
     assert not (tmp_path / "checking--m").exists()
+
+
+EARLY = """
+import os, runpy, signal
+from pierhead.supervisor.signals import hold_signals
+hold_signals()
+os.kill(os.getpid(), signal.SIGTERM)
+runpy.run_module("pierhead.supervisor", run_name="__main__")
+"""
+
+
+def test_a_signal_while_the_supervisor_is_imported_is_kept(
+    half_plus_two: Path, tmp_path: Path, free_ports: Callable[[int], int]
+) -> None:
+    (tmp_path / "model").symlink_to(half_plus_two)
+    port = str(free_ports(1))
+    environ = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_BIND_TO_PORT": port}
+    command = [sys.executable, "-c", EARLY]
+
+    ended = subprocess.run(command, env=environ, timeout=60, capture_output=True, check=False)
+
+    assert ended.returncode == 0, ended.stderr
+    assert b"SIGTERM: stopping" in ended.stderr
 
 
 def test_a_model_server_that_ignores_the_signal_is_killed_at_the_limit(

@@ -67,6 +67,8 @@ def status(*states: str) -> tuple[int, bytes]:
         (status("AVAILABLE"), True),
         (status("END", "AVAILABLE"), True),
         (status("LOADING"), False),
+        (status("AVAILABLE", "LOADING"), False),
+        (status("START", "AVAILABLE"), False),
         (status(), False),
         ((404, b'{"error": "not found"}'), False),
         ((503, status("AVAILABLE")[1]), False),

@@ -38,7 +38,7 @@ def start_probe(
 
 
 def serves_models(rest_port: int, models: tuple[str, ...]) -> Probe:
-    """Return a probe that is true when a model server has a version of each model AVAILABLE.
+    """Return a probe that is true when a model server has each model AVAILABLE, and no version still loads.
 
     It remembers nothing: a server that has been started again is asked for all of them again.
     """
@@ -61,7 +61,9 @@ def _is_available(rest_port: int, model: str) -> bool:
         return False
     try:
         versions = json.loads(answer[1])["model_version_status"]
-        return any(version["state"] == "AVAILABLE" for version in versions)
+        states = {version["state"] for version in versions}
+        # A version that could not be loaded is no reason to wait; one that still may be is.
+        return "AVAILABLE" in states and not states & {"START", "LOADING"}
     except (ValueError, KeyError, TypeError):
         return False
 
