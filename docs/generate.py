@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pierhead.contract.status import HTTP_STATUS
+from pierhead.contract.status import HTTP_STATUS, STATUSES
 from pierhead.errors import Code
 from pierhead.modelserver.flags import flag_table
 from pierhead.modelserver.surface import GRPC_METHODS, REST_ROUTES, Offer
-from pierhead.service.app import STATUSES
 from pierhead.settings import settings_table
 from pierhead.supervisor.nginx_errors import NGINX_ERRORS
 

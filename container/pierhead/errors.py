@@ -13,7 +13,7 @@ PierheadError
 └── UserCodeError           the user's inference.py failed
     └── HookShapeError      inference.py does not define the functions that are wanted
 
-The doors map these: `service/app.py` and `modelserver/rest.py` to HTTP statuses, `modelserver/grpc_server.py`
+The doors map these: `contract/status.py` to HTTP statuses, `modelserver/grpc_server.py`
 to gRPC codes.
 """
 

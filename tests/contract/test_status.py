@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pierhead.contract.status import HTTP_STATUS
-from pierhead.errors import Code
+from pierhead.contract.status import HTTP_STATUS, STATUSES, status_of
+from pierhead.errors import Code, ConfigError, HookShapeError, ModelServerAway, PierheadError, ServingError
 
 
 def test_every_code_has_a_status() -> None:
@@ -32,3 +32,17 @@ def test_code_has_the_status_of_the_rest_api(code: Code, status: int) -> None:
 
 def test_failures_are_statuses_of_failures() -> None:
     assert all(400 <= status < 600 for code, status in HTTP_STATUS.items() if code is not Code.OK)
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [
+        *((kind("why"), status) for kind, status in STATUSES.items()),
+        (HookShapeError("why"), 500),
+        (ConfigError(["why"]), 500),
+        (ServingError(Code.UNAVAILABLE, "why"), 503),
+        (ModelServerAway(), 502),
+    ],
+)
+def test_error_has_its_kind_s_status(problem: PierheadError, status: int) -> None:
+    assert status == status_of(problem)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
+from local_http import Quiet, serving
 from pierhead.control import ModelPlan, ServerAddress, ServicePlan
 from pierhead.service.worker import load_app
 from pierhead.settings import Settings
@@ -67,23 +66,16 @@ def open_example(
 def object_url() -> Iterator[str]:
     """Yield the address of a stand-in for S3 that answers every GET with one predict request."""
 
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Answer(Quiet):
+        def do_GET(self) -> None:  # noqa: N802 - the name is http.server's
             known = self.path == "/models/request.json"
             self.send_response(200 if known else 404)
             self.send_header("Content-Length", str(len(NUMBERS) if known else 0))
             self.end_headers()
             self.wfile.write(NUMBERS if known else b"")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_port}"
-        httpd.shutdown()
-        thread.join()
+    with serving(Answer) as address:
+        yield address
 
 
 def test_pair_reads_and_writes_lines(open_example: OpenExample) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from artifacts import artifact_of_code, artifact_with_hooks
+from local_http import Quiet, serving
 from running_stack import StartStack
 
 USES_PACKAGE = """
@@ -127,16 +127,9 @@ def test_requirements_that_cannot_be_had_end_the_start(
 def file_server(folder: Path) -> Iterator[str]:
     """Yield the address of a server of a folder's files."""
 
-    class Files(SimpleHTTPRequestHandler):
+    class Files(Quiet, SimpleHTTPRequestHandler):
         def __init__(self, *values: Any) -> None:
             super().__init__(*values, directory=str(folder))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_port}"
-        httpd.shutdown()
-        thread.join()
+    with serving(Files) as address:
+        yield address

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pierhead.errors import Code, ModelServerAway, ServingError
+from pierhead.errors import (
+    Code,
+    ModelServerAway,
+    NotAcceptable,
+    PayloadTooLarge,
+    PierheadError,
+    ServingError,
+    UnsupportedMediaType,
+    UserCodeError,
+)
 
-__all__ = ["HTTP_STATUS", "status_of"]
+__all__ = ["FAILURE", "HTTP_STATUS", "STATUSES", "status_of"]
 
 BAD_GATEWAY = 502
+FAILURE = 500
 
 HTTP_STATUS: Mapping[Code, int] = MappingProxyType(
     {
@@ -32,8 +42,16 @@ HTTP_STATUS: Mapping[Code, int] = MappingProxyType(
         Code.UNAUTHENTICATED: 401,
     }
 )
+STATUSES: Mapping[type[PierheadError], int] = MappingProxyType(
+    {UnsupportedMediaType: 415, PayloadTooLarge: 413, NotAcceptable: 406, UserCodeError: FAILURE}
+)
 
 
-def status_of(refusal: ServingError) -> int:
-    """Return a refusal's HTTP status; where no model server answers it is the one that nginx gives too."""
-    return BAD_GATEWAY if isinstance(refusal, ModelServerAway) else HTTP_STATUS[refusal.code]
+def status_of(problem: PierheadError) -> int:
+    """Return the HTTP status of an error, the same from handler workers and from the model server.
+
+    Where no model server answers it is the one that nginx gives too.
+    """
+    if isinstance(problem, ServingError):
+        return BAD_GATEWAY if isinstance(problem, ModelServerAway) else HTTP_STATUS[problem.code]
+    return next((status for kind, status in STATUSES.items() if isinstance(problem, kind)), FAILURE)

@@ -11,14 +11,11 @@ from functools import lru_cache, partial
 from urllib.parse import unquote
 
 from pierhead.contract.artifact import LARGEST_VERSION
-from pierhead.contract.status import HTTP_STATUS
+from pierhead.contract.status import FAILURE, status_of
 from pierhead.errors import (
     Code,
-    NotAcceptable,
-    PayloadTooLarge,
     PierheadError,
     ServingError,
-    UnsupportedMediaType,
 )
 from pierhead.formats.encodings import LARGEST_DECOMPRESSED, decoded
 from pierhead.formats.media_types import NPZ, media_type
@@ -133,17 +130,10 @@ def _rendered(outputs: dict[str, Array], layout: Layout, *, media_type: str) -> 
 
 
 def _refused(refusal: PierheadError) -> Answer:
-    match refusal:
-        case UnsupportedMediaType():
-            return _error(415, str(refusal))
-        case PayloadTooLarge():
-            return _error(413, str(refusal))
-        case NotAcceptable():
-            return _error(406, str(refusal))
-        case ServingError():
-            return _error(HTTP_STATUS[refusal.code], refusal.message, refusal.code)
-        case _:
-            return _error(500, str(refusal), Code.INTERNAL)
+    status = status_of(refusal)
+    if isinstance(refusal, ServingError):
+        return _error(status, refusal.message, refusal.code)
+    return _error(status, str(refusal), Code.INTERNAL if status == FAILURE else Code.INVALID_ARGUMENT)
 
 
 def _error(status: int, message: str, code: Code = Code.INVALID_ARGUMENT) -> Answer:

@@ -1,4 +1,4 @@
-"""The workers' HTTP: one Flask app, and the one table from exceptions to statuses.
+"""The workers' HTTP: one Flask app, in which every exception becomes an answer.
 
 Every error is `application/json` with `{"error": sentence}`. Source: the design's section on errors.
 """
@@ -6,24 +6,20 @@ Every error is `application/json` with `{"error": sentence}`. Source: the design
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 from typing import IO
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from pierhead.contract.headers import CUSTOM_ATTRIBUTES
-from pierhead.contract.status import status_of
+from pierhead.contract.status import FAILURE, status_of
 from pierhead.control import ServicePlan
 from pierhead.errors import (
     Code,
-    NotAcceptable,
-    PayloadTooLarge,
     PierheadError,
     ServingError,
-    UnsupportedMediaType,
     UserCodeError,
 )
 from pierhead.formats.predict_json import render_error
@@ -45,10 +41,6 @@ __all__ = ["Handler", "create_app"]
 log = logging.getLogger(__name__)
 
 Handler = Callable[[IO[bytes], Call, Context], Answer]
-STATUSES: Mapping[type[PierheadError], int] = MappingProxyType(
-    {UnsupportedMediaType: 415, PayloadTooLarge: 413, NotAcceptable: 406, UserCodeError: 500}
-)
-FAILURE = 500
 
 
 def create_app(plan: ServicePlan, settings: Settings, backend: Backend, handler: Handler) -> Flask:
@@ -150,11 +142,9 @@ def _answer_exception(problem: Exception) -> Response:
 
 
 def _status(problem: Exception) -> int:
-    if isinstance(problem, ServingError):
-        return status_of(problem)
     if isinstance(problem, HookError):
         return problem.status
-    return next((status for kind, status in STATUSES.items() if isinstance(problem, kind)), FAILURE)
+    return status_of(problem) if isinstance(problem, PierheadError) else FAILURE
 
 
 def _log_exception(problem: Exception) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from werkzeug.wsgi import ClosingIterator
 
-from pierhead.contract.headers import REQUEST_ID
+from pierhead.contract.headers import REQUEST_ID_KEY
 from pierhead.logs import request_in_log
 
 if TYPE_CHECKING:
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["named_requests"]
 
-KEY = f"HTTP_{REQUEST_ID.upper().replace('-', '_')}"
-
 
 def named_requests(app: WSGIApplication) -> WSGIApplication:
     """Return the WSGI app whose log names the request, from its start to the end of its answer."""
 
     def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         scope = contextlib.ExitStack()
-        scope.enter_context(request_in_log(_plain(environ.get(KEY, ""))))
+        scope.enter_context(request_in_log(_plain(environ.get(REQUEST_ID_KEY, ""))))
         scope.callback(_flush_prints)
         try:
             parts = app(environ, start_response)

@@ -29,7 +29,7 @@ from gunicorn.http.errors import (
     UnsupportedTransferCoding,
 )
 
-from pierhead.contract.headers import REQUEST_ID
+from pierhead.contract.headers import REQUEST_ID_KEY
 from pierhead.errors import RequestEnded
 from pierhead.service.workers.stages import SharedStage, Stage
 
@@ -37,7 +37,6 @@ __all__ = ["HandlerWorker"]
 
 log = logging.getLogger(__name__)
 
-REQUEST_ID_KEY = "HTTP_" + REQUEST_ID.upper().replace("-", "_")
 DRAINED_AT_ONCE = 1 << 20
 STATUSES: Mapping[type[Exception], HTTPStatus] = MappingProxyType(
     {
