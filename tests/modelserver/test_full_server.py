@@ -20,7 +20,10 @@ from pierhead.tensor_protos import write_tensor
 SECONDS = 30
 FOREVER = 2_000_000_000
 PATH = "/monitoring/prometheus/metrics"
-LINE = re.compile(r'(# TYPE :[a-z_:]+ (counter|histogram)|:[a-z_:]+\{([A-Za-z_]+="[^"]*",?)*\} [0-9.e+]+)')
+LINE = re.compile(
+    r'# TYPE :[a-z_:]+ (counter|histogram)|:[a-z_:]+\{([A-Za-z_]+="[^"]*",?)*\} [0-9.e+]+'
+    r"|# TYPE pierhead_[a-z_]+ gauge|pierhead_[a-z_]+ [0-9]+"
+)
 
 
 @pytest.fixture(scope="module")
