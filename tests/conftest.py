@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,14 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 FIRST_PORT = 20_000
 LAST_PORT = 32_000  # the system hands out those above for outgoing connections
 PORTS_FOR_EACH = 1_500
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heed_signals() -> None:
+    """Ignore no signal: a run in the background does, and so would all that its tests start."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
