@@ -1,8 +1,9 @@
 """The whole vocabulary that the programs of the stack speak among themselves.
 
 Messages are frozen dataclasses, one JSON object a line: `{"message": "WorkerReady", "pid": 17}`. Handler
-workers speak to the supervisor over its control socket, one request and one answer a connection; the nursery
-over the socket it inherits. A plan is a file that the supervisor writes before it starts the reader.
+workers and model servers speak to the supervisor over its control socket, one report and one answer a
+connection; the nursery over the socket it inherits. A plan is a file that the supervisor writes before it
+starts the reader; that of a loaded model is also what tells shared handler workers where its servers are.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pierhead.errors import ControlError
 
 __all__ = [
     "ANSWER_SECONDS",
+    "HANDLER_WORKERS",
     "LONGEST_MESSAGE",
     "Accepted",
+    "ForkFailed",
     "ForkServer",
     "Forked",
     "Message",
@@ -26,6 +29,7 @@ __all__ = [
     "NurseryReady",
     "ServerAddress",
     "ServicePlan",
+    "StartFailed",
     "WorkerGone",
     "WorkerReady",
     "decode",
@@ -35,15 +39,17 @@ __all__ = [
     "write_plan",
 ]
 
+HANDLER_WORKERS = "handler-workers"
 ANSWER_SECONDS = 5.0
 LONGEST_MESSAGE = 1 << 20
 
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """A handler worker has imported the hooks and takes requests."""
+    """A handler worker has imported the hooks and takes requests; `process` is the plan's."""
 
     pid: int
+    process: str = HANDLER_WORKERS
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,16 @@ class WorkerGone:
 
     pid: int
     signal: int = 0
+    process: str = HANDLER_WORKERS
+
+
+@dataclass(frozen=True)
+class StartFailed:
+    """A process of a model ends because it cannot serve: a canonical code, and a sentence for users."""
+
+    process: str
+    code: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -80,10 +96,16 @@ class Forked:
     pid: int
 
 
-Message = WorkerReady | WorkerGone | Accepted | NurseryReady | ForkServer | Forked
-MESSAGES: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (WorkerReady, WorkerGone, Accepted, NurseryReady, ForkServer, Forked)
-}
+@dataclass(frozen=True)
+class ForkFailed:
+    """The system has no room for the model server `name`; `error_number` is its errno."""
+
+    name: str
+    error_number: int
+
+
+Message = WorkerReady | WorkerGone | StartFailed | Accepted | NurseryReady | ForkServer | Forked | ForkFailed
+MESSAGES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}
 
 
 @dataclass(frozen=True)
@@ -106,8 +128,10 @@ class ModelPlan:
 class ServicePlan:
     """All that the handler workers need to know.
 
-    `settings` is what `Settings.from_env` reads; `code` is the folder with the user's hooks and `hooks` the
-    file in it, both None where requests get the default handler.
+    `settings` is what `Settings.from_env` reads; `process` is the name of their master at the supervisor.
+    `code` is the folder with the user's hooks and `hooks` the file in it, both None where requests get the
+    default handler. `loaded` is None but for the shared workers of a multi-model endpoint: the folder in
+    which `loaded/NAME/plan.json` is the plan of each loaded model. Theirs names no servers and no models.
     """
 
     settings: dict[str, str]
@@ -118,6 +142,8 @@ class ServicePlan:
     default_model: str
     code: str | None
     hooks: str | None
+    loaded: str | None = None
+    process: str = HANDLER_WORKERS
 
 
 def encode(message: Message) -> bytes:
