@@ -51,6 +51,7 @@ DOCUMENTED_DEFAULTS = (
     ("SAGEMAKER_MULTI_MODEL", "false"),
     ("SAGEMAKER_MULTI_MODEL_UNIVERSAL_BUCKET", ""),
     ("SAGEMAKER_MULTI_MODEL_UNIVERSAL_PREFIX", ""),
+    ("PIERHEAD_MEMORY_WATERMARK_PERCENT", "90"),
     ("SAGEMAKER_BIND_TO_PORT", "8080"),
     ("SAGEMAKER_SAFE_PORT_RANGE", ""),
     ("SAGEMAKER_BATCH", "false"),
@@ -320,6 +321,26 @@ def test_port_range_just_large_enough_is_accepted() -> None:
     settings = read(SAGEMAKER_SAFE_PORT_RANGE="9000-9003", SAGEMAKER_TFS_INSTANCE_COUNT="2")
 
     assert PortRange(9000, 9003) == settings.safe_port_range
+
+
+@pytest.mark.parametrize("end", ["BUCKET", "PREFIX"])
+def test_half_of_the_universal_hooks_place_is_refused_and_both_names_are_given(end: str) -> None:
+    with pytest.raises(ConfigError, match=r"UNIVERSAL_BUCKET and \w+_UNIVERSAL_PREFIX: must be set together"):
+        read(**{f"SAGEMAKER_MULTI_MODEL_UNIVERSAL_{end}": "team"})
+
+
+def test_whole_place_of_the_universal_hooks_is_accepted() -> None:
+    settings = read(
+        SAGEMAKER_MULTI_MODEL_UNIVERSAL_BUCKET="models", SAGEMAKER_MULTI_MODEL_UNIVERSAL_PREFIX="team/code/"
+    )
+
+    assert ("models", "team/code/") == (settings.universal_bucket, settings.universal_prefix)
+
+
+@pytest.mark.parametrize("text", ["0", "101", "90%", "0.9", "-1"])
+def test_memory_watermark_outside_the_rule_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be a whole number from 1 to 100"):
+        read(PIERHEAD_MEMORY_WATERMARK_PERCENT=text)
 
 
 def test_foreign_variables_are_not_read() -> None:

@@ -374,6 +374,13 @@ class Settings:
         "The S3 prefix of the hooks for models that bring none.",
         shown_default="unset",
     )
+    memory_watermark_percent: int = setting(
+        "PIERHEAD_MEMORY_WATERMARK_PERCENT",
+        integer(1, 100),
+        "90",
+        "The share of the container's memory that models may fill, in percent: one whose load finds or "
+        "leaves more in use is refused with 507; 100 refuses none.",
+    )
     # Batch transform
     batch: bool = setting("SAGEMAKER_BATCH", boolean, "false", "Set by SageMaker in transform jobs.")
     max_payload_mb: int | None = setting(
@@ -549,6 +556,11 @@ class Settings:
         return self.base_dir / "model"
 
     @property
+    def models_dir(self) -> Path:
+        """Where SageMaker unpacks the models of a multi-model endpoint, each in a folder of its own."""
+        return self.base_dir / "models"
+
+    @property
     def version_labels(self) -> VersionLabels:
         """The labels of versions, none when not set."""
         return self.version_labels_set or VersionLabels()
@@ -699,6 +711,11 @@ def _refuse_contradictions(settings: Settings) -> None:
                 f"SAGEMAKER_SAFE_PORT_RANGE='{ports}': must hold {needed} ports, two for each of "
                 f"SAGEMAKER_TFS_INSTANCE_COUNT={settings.instance_count} model servers"
             )
+    if (settings.universal_bucket is None) != (settings.universal_prefix is None):
+        problems.append(
+            "SAGEMAKER_MULTI_MODEL_UNIVERSAL_BUCKET and SAGEMAKER_MULTI_MODEL_UNIVERSAL_PREFIX: "
+            "must be set together, or neither"
+        )
     if problems:
         raise ConfigError(problems)
 

@@ -32,6 +32,7 @@ from pierhead.supervisor.requirements import Requirements
 from pierhead.supervisor.run_folder import RunFolder
 from pierhead.supervisor.spawner import NURSERY
 
+TWO_SERVERS = (ServerAddress(9000, 8501), ServerAddress(9001, 8502))
 PIP_FILE = Path("/opt/ml/model/code/requirements.txt")
 
 
@@ -49,7 +50,7 @@ def inputs(tmp_path: Path) -> Inputs:
         settings=read(),
         artifact=artifact(tmp_path),
         run=RunFolder(Path("/run/pierhead"), is_private=True),
-        servers=(ServerAddress(9000, 8501), ServerAddress(9001, 8502)),
+        servers=(ServerAddress(9000, 8501),),
         nginx="/usr/sbin/nginx",
         model_server="/usr/bin/tensorflow_model_server",
         use_nursery=False,
@@ -65,7 +66,7 @@ def specs(inputs: Inputs, **changes: Any) -> dict[str, ProcessSpec]:
 def test_processes_are_in_the_order_of_their_start(inputs: Inputs) -> None:
     found = specs(
         inputs,
-        settings=read(SAGEMAKER_TFS_INSTANCE_COUNT="2"),
+        servers=TWO_SERVERS,
         model_server=None,
         use_nursery=True,
         requirements=Requirements(PIP_FILE, None),
@@ -106,7 +107,7 @@ def test_forked_server_has_flags_alone_and_needs_the_nursery(inputs: Inputs) -> 
 
 
 def test_each_model_server_has_its_own_ports(inputs: Inputs) -> None:
-    found = specs(inputs, settings=read(SAGEMAKER_TFS_INSTANCE_COUNT="2"))
+    found = specs(inputs, servers=TWO_SERVERS)
 
     assert {"--port=9000", "--rest_api_port=8501"} <= set(found["model-server-1"].command)
     assert {"--port=9001", "--rest_api_port=8502"} <= set(found["model-server-2"].command)

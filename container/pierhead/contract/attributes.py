@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pierhead.contract.artifact import LARGEST_VERSION
+from pierhead.contract.model_names import NAME_PATTERN
 
 __all__ = ["LABEL", "METHOD", "METHODS", "MODEL", "VERSION", "AttributeRule"]
 
 METHODS = ("predict", "classify", "regress")
-NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
 
 
 @dataclass(frozen=True)

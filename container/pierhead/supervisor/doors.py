@@ -1,4 +1,4 @@
-"""The supervisor's unix sockets: one for the reports of handler workers, one for /ping, one for /metrics.
+"""The supervisor's unix sockets: for the reports of other programs, for /ping, and for /metrics.
 
 The answer to /ping is the supervisor's own view of all processes. Neither a busy handler worker nor a long
 run of a model can delay it, and a process that has died is known here within milliseconds.
@@ -22,7 +22,7 @@ from pierhead.errors import ControlError
 from pierhead.prometheus_text import CONTENT_TYPE
 from pierhead.supervisor.events import FromWorker
 
-__all__ = ["ControlDoor", "HealthDoor", "MetricsDoor"]
+__all__ = ["ControlDoor", "Door", "HealthDoor", "MetricsDoor", "QuietHandler"]
 
 IDLE_SECONDS = 75
 POLL_SECONDS = 0.05
@@ -96,7 +96,9 @@ class _ControlHandler(socketserver.StreamRequestHandler):
             self.wfile.write(control.encode(control.Accepted()))
 
 
-class _QuietHandler(http.server.BaseHTTPRequestHandler):
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    """Answers nginx, and logs nothing."""
+
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
 
@@ -118,7 +120,7 @@ class _QuietHandler(http.server.BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-class _HealthHandler(_QuietHandler):
+class _HealthHandler(QuietHandler):
     server: HealthDoor
 
     def do_GET(self) -> None:
@@ -129,7 +131,7 @@ class _HealthHandler(_QuietHandler):
     do_HEAD = do_GET  # noqa: N815
 
 
-class _MetricsHandler(_QuietHandler):
+class _MetricsHandler(QuietHandler):
     server: MetricsDoor
 
     def do_GET(self) -> None:

@@ -17,12 +17,14 @@ from urllib.parse import quote
 import jinja2
 
 from pierhead.contract import attributes
-from pierhead.contract.headers import CUSTOM_ATTRIBUTES, INFERENCE_ID
+from pierhead.contract.headers import CUSTOM_ATTRIBUTES, INFERENCE_ID, TARGET_MODEL
+from pierhead.contract.model_names import LONGEST_NAME, name_pattern
 from pierhead.control import ServerAddress
 from pierhead.errors import ConfigError
 from pierhead.settings import Settings, available_cpus
 from pierhead.supervisor.access_log import access_log_file
 from pierhead.supervisor.execution_parameters import execution_parameters
+from pierhead.supervisor.models.publication import LONGEST_DIRECT_NAME
 from pierhead.supervisor.nginx_errors import nginx_errors
 from pierhead.supervisor.run_folder import RunFolder
 
@@ -33,6 +35,8 @@ UNPRIVILEGED_USER = "nobody"
 MOST_OPEN_FILES = 16_384
 MOST_CONNECTIONS = 4096
 FILES_BESIDE_CONNECTIONS = 64
+# The end of a model of that name may come first, and whoever answers for it bounds the wait before us.
+SECONDS_BESIDE_LOAD = 60
 log = logging.getLogger(__name__)
 
 
@@ -88,6 +92,10 @@ def render_nginx_config(
         user=_worker_user(run.path),
         access_log=access_log_file(run.access_pipe) if settings.has_access_log else None,
         inference_header=_variable(INFERENCE_ID),
+        target_header=_variable(TARGET_MODEL),
+        name_pattern=name_pattern(1, LONGEST_DIRECT_NAME),
+        long_name_pattern=name_pattern(LONGEST_DIRECT_NAME + 1, LONGEST_NAME),
+        load_seconds=settings.wait_time_seconds + SECONDS_BESIDE_LOAD,
         attributes_header=_variable(CUSTOM_ATTRIBUTES),
         rules=attributes,
         errors=nginx_errors(settings),

@@ -25,6 +25,10 @@ class NginxError:
 
 
 ROUTES = "POST /invocations and GET /ping, /execution-parameters and /metrics are answered"
+MODEL_ROUTES = (
+    "POST and GET /models, GET and DELETE /models/NAME, POST /models/NAME/invoke "
+    "and GET /ping, /execution-parameters and /metrics are answered"
+)
 NGINX_ERRORS = (
     NginxError(
         400, "the request is not valid HTTP", "Repair the client; nginx's log names the fault at level info."
@@ -71,10 +75,24 @@ NGINX_ERRORS = (
 )
 
 
+AWAY, NOT_YET = 502, 503
+
+
 def nginx_errors(settings: Settings) -> tuple[NginxError, ...]:
-    """Return the table with the settings' values in its sentences."""
+    """Return the table with the settings' values in its sentences.
+
+    At a multi-model endpoint whatever is away is 503: the platform may send the request again.
+    """
     seconds, setting = settings.proxy_read_timeout_seconds, settings.request_limit
-    return tuple(
+    errors = [
         replace(error, sentence=error.sentence.format(seconds=seconds, setting=setting))
         for error in NGINX_ERRORS
-    )
+    ]
+    if settings.multi_model:
+        errors = [
+            replace(error, status=NOT_YET, alias=AWAY) if error.status == AWAY else error
+            for error in errors
+            if error.status != NOT_YET
+        ]
+        errors = [replace(error, sentence=error.sentence.replace(ROUTES, MODEL_ROUTES)) for error in errors]
+    return tuple(errors)

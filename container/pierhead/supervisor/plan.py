@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pierhead.contract.artifact import ROOT_MODEL_NAME, Artifact, Model
-from pierhead.control import ModelPlan, ServerAddress, ServicePlan
+from pierhead.control import HANDLER_WORKERS, ModelPlan, ServerAddress, ServicePlan
 from pierhead.errors import ConfigError
 from pierhead.settings import Settings
 from pierhead.supervisor.process import ProcessSpec
@@ -22,25 +22,46 @@ __all__ = [
     "NGINX",
     "REQUIREMENTS",
     "TETHERED",
+    "UNIVERSAL_CODE",
     "WORKERS",
     "Inputs",
+    "ServerFiles",
     "batching_config_text",
     "choose_default_model",
     "find_hooks",
     "find_version_labels",
+    "has_universal_hooks",
+    "is_downloaded",
     "model_config_text",
+    "model_server_spec",
     "process_specs",
+    "requirements_spec",
     "server_name",
     "service_plan",
+    "workers_spec",
 ]
 
 NGINX = "nginx"
 REQUIREMENTS = "requirements"
-WORKERS = "handler-workers"
+UNIVERSAL_CODE = "universal-code"
+WORKERS = HANDLER_WORKERS
 WAIT_LIMIT = "SAGEMAKER_TFS_WAIT_TIME_SECONDS"
 REQUIREMENTS_SECONDS = 1800.0
 MODEL_SERVER_MODULE = "pierhead.modelserver"
 TETHERED = (sys.executable, "-m", "pierhead.tether")
+
+
+@dataclass(frozen=True)
+class ServerFiles:
+    """The files of one model server: its models' configuration and, of a `loaded_model`, a socket.
+
+    Through the socket the embedded server takes invocations, which are for that model where they do not say
+    otherwise.
+    """
+
+    model_config: Path
+    loaded_model: str | None = None
+    socket: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +115,16 @@ def find_version_labels(settings: Settings, artifact: Artifact) -> dict[str, dic
     return {name: settings.version_labels.of_model(name, default) for name in known}
 
 
+def is_downloaded(settings: Settings) -> bool:
+    """Return whether the universal script of a multi-model endpoint comes from S3."""
+    return settings.multi_model and settings.universal_bucket is not None
+
+
+def has_universal_hooks(inputs: Inputs) -> bool:
+    """Return whether models of a multi-model endpoint that bring no hooks share some."""
+    return is_downloaded(inputs.settings) or find_hooks(inputs.settings, inputs.artifact) is not None
+
+
 def find_hooks(settings: Settings, artifact: Artifact) -> Path | None:
     """Return the file with the user's hooks, where the artifact has one."""
     hooks = artifact.code / settings.program if artifact.code is not None else None
@@ -101,20 +132,30 @@ def find_hooks(settings: Settings, artifact: Artifact) -> Path | None:
 
 
 def service_plan(inputs: Inputs) -> ServicePlan:
-    """Return what the handler workers are told."""
-    hooks = find_hooks(inputs.settings, inputs.artifact)
-    default = choose_default_model(inputs.settings, inputs.artifact)
+    """Return what the handler workers are told; those of a multi-model endpoint begin with no model."""
+    code, hooks = _service_code(inputs)
+    run, is_multi_model = inputs.run, inputs.settings.multi_model
+    default = "" if is_multi_model else choose_default_model(inputs.settings, inputs.artifact)
+    models = tuple(ModelPlan(model.name, model.versions) for model in inputs.artifact.models)
     return ServicePlan(
         settings=inputs.settings.to_env(),
-        socket=str(inputs.run.workers_socket),
-        control_socket=str(inputs.run.control_socket),
+        socket=str(run.workers_socket),
+        control_socket=str(run.control_socket),
         servers=inputs.servers,
-        models=tuple(ModelPlan(model.name, model.versions) for model in inputs.artifact.models)
-        or (ModelPlan(default, ()),),
+        models=models if models or is_multi_model else (ModelPlan(default, ()),),
         default_model=default,
-        code=str(inputs.artifact.code) if hooks is not None else None,
+        code=str(code) if hooks is not None else None,
         hooks=str(hooks) if hooks is not None else None,
+        loaded=str(run.loaded) if is_multi_model else None,
     )
+
+
+def _service_code(inputs: Inputs) -> tuple[Path | None, Path | None]:
+    """Return the code folder and the hooks in it; what is yet to be downloaded is taken to be there."""
+    if is_downloaded(inputs.settings):
+        folder = inputs.run.universal_code
+        return folder, folder / inputs.settings.program
+    return inputs.artifact.code, find_hooks(inputs.settings, inputs.artifact)
 
 
 def process_specs(inputs: Inputs) -> tuple[ProcessSpec, ...]:
@@ -125,28 +166,17 @@ def process_specs(inputs: Inputs) -> tuple[ProcessSpec, ...]:
 def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
     settings = inputs.settings
     seconds = float(settings.wait_time_seconds)
-    if inputs.requirements.file is not None:
-        yield ProcessSpec(
-            REQUIREMENTS,
-            pip_command(Path(inputs.workers_python), inputs.requirements.file),
-            once=True,
-            start_seconds=REQUIREMENTS_SECONDS,
-            limit="the limit of requirements.txt",
-        )
+    yield from _hook_specs(inputs)
     if inputs.use_nursery:
         command = (sys.executable, "-m", MODEL_SERVER_MODULE)
         yield ProcessSpec(
             NURSERY, command, environment=_model_server_environment(inputs), start_seconds=seconds
         )
-    for number in range(settings.instance_count if inputs.artifact.models else 0):
-        yield _model_server(inputs, number, seconds)
-    yield ProcessSpec(
-        WORKERS,
-        (inputs.workers_python, "-m", "pierhead.service", str(inputs.run.workers_plan)),
-        environment={"PYTHONUNBUFFERED": "1", **_worker_metrics(inputs)},
-        stage=1,
-        start_seconds=seconds,
-    )
+    limit = f"{WAIT_LIMIT}; its models: {', '.join(model.name for model in inputs.artifact.models)}"
+    for number, address in enumerate(inputs.servers):
+        files = ServerFiles(inputs.run.model_config)
+        yield model_server_spec(inputs, server_name(number), address, files, limit)
+    yield workers_spec(inputs, WORKERS, inputs.workers_python, inputs.run.workers_plan)
     yield ProcessSpec(
         NGINX,
         (
@@ -167,6 +197,49 @@ def _specs(inputs: Inputs) -> Iterator[ProcessSpec]:
     )
 
 
+def _hook_specs(inputs: Inputs) -> Iterator[ProcessSpec]:
+    """Yield what has to run once before hooks can be imported."""
+    settings, python, file = inputs.settings, inputs.workers_python, inputs.requirements.file
+    if is_downloaded(settings):
+        folder = inputs.run.universal_code
+        yield ProcessSpec(
+            UNIVERSAL_CODE,
+            (
+                *(sys.executable, "-m", "pierhead.universal_code"),
+                *(str(settings.universal_bucket), str(settings.universal_prefix), str(folder), "--"),
+                *pip_command(Path(python), folder / "requirements.txt"),
+            ),
+            environment={"SAGEMAKER_PROGRAM": settings.program},
+            once=True,
+            start_seconds=REQUIREMENTS_SECONDS,
+            limit="the limit of the universal script",
+        )
+    elif file is not None:
+        yield requirements_spec(REQUIREMENTS, python, file)
+
+
+def requirements_spec(name: str, python: str, file: Path) -> ProcessSpec:
+    """Return the process that installs a requirements file, once."""
+    return ProcessSpec(
+        name,
+        pip_command(Path(python), file),
+        once=True,
+        start_seconds=REQUIREMENTS_SECONDS,
+        limit="the limit of requirements.txt",
+    )
+
+
+def workers_spec(inputs: Inputs, name: str, python: str, plan: Path) -> ProcessSpec:
+    """Return the master of handler workers of a plan."""
+    return ProcessSpec(
+        name,
+        (python, "-m", "pierhead.service", str(plan)),
+        environment={"PYTHONUNBUFFERED": "1", **_worker_metrics(inputs)},
+        stage=1,
+        start_seconds=float(inputs.settings.wait_time_seconds),
+    )
+
+
 def _worker_metrics(inputs: Inputs) -> dict[str, str]:
     """Return what prometheus_client reads when it is imported."""
     if inputs.settings.metrics == "off":
@@ -179,15 +252,18 @@ def server_name(number: int) -> str:
     return f"model-server-{number + 1}"
 
 
-def _model_server(inputs: Inputs, number: int, seconds: float) -> ProcessSpec:
+def model_server_spec(
+    inputs: Inputs, name: str, address: ServerAddress, files: ServerFiles, limit: str = WAIT_LIMIT
+) -> ProcessSpec:
+    """Return one model server; `limit` is what a message about its readiness names."""
     return ProcessSpec(
-        server_name(number),
-        (*_model_server_program(inputs), *_model_server_flags(inputs, inputs.servers[number])),
+        name,
+        (*_model_server_program(inputs), *_model_server_flags(inputs, name, address, files)),
         environment=_model_server_environment(inputs),
         needs=(NURSERY,) if inputs.use_nursery else (),
         forked=inputs.use_nursery,
-        start_seconds=seconds,
-        limit=f"{WAIT_LIMIT}; its models: {', '.join(model.name for model in inputs.artifact.models)}",
+        start_seconds=float(inputs.settings.wait_time_seconds),
+        limit=limit,
     )
 
 
@@ -219,11 +295,13 @@ def _tensorflow_loglevel(settings: Settings, *, is_embedded: bool) -> int:
     return max(lowest, 2) if is_embedded and settings.log_level != "debug" else lowest
 
 
-def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]:
+def _model_server_flags(
+    inputs: Inputs, name: str, address: ServerAddress, files: ServerFiles
+) -> Iterator[str]:
     settings = inputs.settings
     yield f"--port={address.grpc_port}"
     yield f"--rest_api_port={address.rest_port}"
-    yield f"--model_config_file={inputs.run.model_config}"
+    yield f"--model_config_file={files.model_config}"
     yield "--max_num_load_retries=0"
     yield f"--rest_api_timeout_in_ms={1000 * settings.work_timeout_seconds}"
     yield "--enable_serialization_as_tensor_content=true"
@@ -243,6 +321,12 @@ def _model_server_flags(inputs: Inputs, address: ServerAddress) -> Iterator[str]
         yield "--bind_address=127.0.0.1"
         # The profiler's own server listens at all addresses.
         yield "--enable_profiler=false"
+        if files.loaded_model is not None:
+            yield f"--process_name={name}"
+            yield f"--supervisor_socket={inputs.run.control_socket}"
+        if files.socket is not None:
+            yield f"--rest_api_socket_path={files.socket}"
+            yield f"--invocations_model={files.loaded_model}"
 
 
 def model_config_text(artifact: Artifact, labels: Mapping[str, Mapping[str, int]]) -> str:

@@ -7,6 +7,7 @@ caller hands in, so that a test needs neither clock nor process.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections import Counter
 from collections.abc import Mapping
@@ -67,7 +68,10 @@ class Process:
         self.spec = spec
         self.state = State.WAITING
         self.pid: int | None = None
+        self.last_pid: int | None = None
         self.reason = ""
+        self.status: int | None = None
+        self.error_number: int | None = None
         self.restarts: Counter[str] = Counter()
         self._system = system
         self._failures = 0
@@ -121,7 +125,9 @@ class Process:
         """
         if self.pid is not None:
             self._system.kill_group(self.pid, signal.SIGKILL)
-        self.pid = None
+        self.pid, self.last_pid = None, self.pid
+        if self.state in (State.STARTING, State.READY):
+            self.status = status
         if self.state in (State.STOPPING, State.KILLING):
             self._move(State.STOPPED, now, None)
         elif self.state in (State.STOPPED, State.FATAL):
@@ -133,9 +139,10 @@ class Process:
         else:
             self.give_up(f"{describe_status(status)} before it was ready", now)
 
-    def give_up(self, reason: str, now: float) -> None:
-        """End the process for good."""
+    def give_up(self, reason: str, now: float, error_number: int | None = None) -> None:
+        """End the process for good; `error_number` is what the system said when it could not be run."""
         self.reason = reason
+        self.error_number = error_number
         if self.pid is not None:
             self._system.kill_group(self.pid, signal.SIGKILL)
         self._move(State.FATAL, now, None)
@@ -157,6 +164,17 @@ class Process:
             self._move(State.KILLING, now, None)
             if self.pid is not None:
                 self._system.kill_group(self.pid, signal.SIGKILL)
+
+    def fail_to_start(self, error_number: int, now: float, *, may_restart: bool) -> None:
+        """Note that the nursery could not fork the process."""
+        self.error_number = error_number
+        reason = f"could not be forked: {os.strerror(error_number)}"
+        if self.state in (State.STOPPING, State.KILLING):
+            self._move(State.STOPPED, now, None)
+        elif may_restart:
+            self._fail(reason, "nursery", now)
+        else:
+            self.give_up(reason, now, error_number)
 
     def forget(self, now: float) -> None:
         """Note that a process which was never reported can no longer come (its nursery has ended)."""

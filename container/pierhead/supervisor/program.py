@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from pierhead.contract.artifact import find_artifact
+from pierhead.contract.artifact import CODE_DIRECTORY, Artifact, find_artifact
 from pierhead.control import write_plan
 from pierhead.errors import ConfigError, PierheadError, StartError
 from pierhead.logs import LogWriter, configure_logging
@@ -34,13 +34,20 @@ from pierhead.settings import (
 )
 from pierhead.supervisor.access_log import access_log_file, copied_log
 from pierhead.supervisor.binaries import SERVING_BINARY, find_model_server, find_nginx
-from pierhead.supervisor.doors import ControlDoor, HealthDoor, MetricsDoor
+from pierhead.supervisor.doors import ControlDoor, Door, HealthDoor, MetricsDoor
 from pierhead.supervisor.events import ChildrenChanged, Event, SignalReceived
+from pierhead.supervisor.group import Surroundings
+from pierhead.supervisor.memory_use import memory_use
+from pierhead.supervisor.metrics.models import ModelMetrics
 from pierhead.supervisor.metrics.page import MetricsPage, Part
 from pierhead.supervisor.metrics.processes import ProcessMetrics
 from pierhead.supervisor.metrics.requests import RequestLog
 from pierhead.supervisor.metrics.servers import MONITORING_CONFIG, ServerMetrics
 from pierhead.supervisor.metrics.workers import WorkerMetrics, is_running
+from pierhead.supervisor.models.door import ModelsDoor
+from pierhead.supervisor.models.preparation import Preparer
+from pierhead.supervisor.models.publication import Publication
+from pierhead.supervisor.models.table import ModelTable
 from pierhead.supervisor.named_pipe import NamedPipe
 from pierhead.supervisor.nginx_config import find_template, render_nginx_config
 from pierhead.supervisor.outputs import Outputs
@@ -51,12 +58,14 @@ from pierhead.supervisor.plan import (
     choose_default_model,
     find_hooks,
     find_version_labels,
+    has_universal_hooks,
+    is_downloaded,
     model_config_text,
     process_specs,
     server_name,
     service_plan,
 )
-from pierhead.supervisor.ports import allocate_ports, is_free
+from pierhead.supervisor.ports import PortPool, allocate_ports, is_free
 from pierhead.supervisor.probes import Probe, answers_pings, serves_models
 from pierhead.supervisor.requirements import find_requirements, make_environment
 from pierhead.supervisor.run_folder import RunFolder
@@ -67,6 +76,7 @@ from pierhead.supervisor.stack import Stack
 __all__ = ["main"]
 
 OUTPUT_SECONDS = 1.0
+SECONDS_BESIDE_LOAD = 50
 log = logging.getLogger("pierhead.supervisor")
 
 
@@ -146,12 +156,8 @@ def _log_refusal(problem: PierheadError) -> None:
 
 def _plan(settings: Settings) -> Inputs:
     """Return all that the processes follow from; raise PierheadError where the stack cannot be started."""
-    if settings.multi_model:
-        raise StartError("SAGEMAKER_MULTI_MODEL=true: multi-model endpoints are not served by this version")
-    artifact = find_artifact(settings.model_dir, settings.program)
-    choose_default_model(settings, artifact)
-    find_version_labels(settings, artifact)
-    model_server = find_model_server(settings) if artifact.models else None
+    artifact = _find_artifact(settings)
+    model_server = find_model_server(settings) if artifact.models or settings.multi_model else None
     nginx = find_nginx()
     if not is_free(settings.bind_to_port):
         raise StartError(f"port {settings.bind_to_port} is in use (SAGEMAKER_BIND_TO_PORT)")
@@ -162,7 +168,9 @@ def _plan(settings: Settings) -> Inputs:
     )
     requirements = find_requirements(artifact.code)
     run = RunFolder.make(settings.run_dir)
-    python = make_environment(run.environment) if requirements.file is not None else sys.executable
+    has_environment = requirements.file is not None or is_downloaded(settings)
+    python = make_environment(run.environment) if has_environment else sys.executable
+    needs_nursery = (bool(servers) or settings.multi_model) and model_server is None
     return Inputs(
         settings=settings,
         artifact=artifact,
@@ -170,16 +178,30 @@ def _plan(settings: Settings) -> Inputs:
         servers=servers,
         nginx=nginx,
         model_server=model_server,
-        use_nursery=bool(servers) and model_server is None and become_subreaper(),
+        use_nursery=needs_nursery and become_subreaper(),
         requirements=requirements,
         workers_python=str(python),
     )
 
 
+def _find_artifact(settings: Settings) -> Artifact:
+    """Return the artifact to serve; a multi-model endpoint begins with the hooks that its models share."""
+    if settings.multi_model:
+        code = settings.base_dir / CODE_DIRECTORY
+        return Artifact(settings.base_dir, (), code if code.is_dir() else None)
+    artifact = find_artifact(settings.model_dir, settings.program)
+    choose_default_model(settings, artifact)
+    find_version_labels(settings, artifact)
+    return artifact
+
+
 def _write_files(inputs: Inputs) -> None:
     run, settings = inputs.run, inputs.settings
-    labels = find_version_labels(settings, inputs.artifact)
-    run.model_config.write_text(model_config_text(inputs.artifact, labels))
+    if settings.multi_model:
+        run.make_model_folders()
+    else:
+        labels = find_version_labels(settings, inputs.artifact)
+        run.model_config.write_text(model_config_text(inputs.artifact, labels))
     if settings.metrics != "off":
         run.monitoring_config.write_text(MONITORING_CONFIG)
     if settings.enable_batching:
@@ -191,7 +213,7 @@ def _write_files(inputs: Inputs) -> None:
             settings,
             run=run,
             servers=inputs.servers,
-            default_model=choose_default_model(settings, inputs.artifact),
+            default_model="" if settings.multi_model else choose_default_model(settings, inputs.artifact),
             has_hooks=find_hooks(settings, inputs.artifact) is not None,
             is_embedded=inputs.model_server is None,
         )
@@ -226,8 +248,9 @@ def _metrics(inputs: Inputs, stack: Stack) -> Iterator[RequestLog | MetricsPage 
         ServerMetrics(name, address.rest_port, partial(getattr, stack.processes[name], "pid"))
         for name, address in ((server_name(i), address) for i, address in enumerate(inputs.servers))
     )
-    parts: tuple[Part, ...] = (requests, workers, processes, *servers)
-    page = MetricsPage(parts)
+    models = () if stack.models is None else (ModelMetrics(stack.models),)
+    parts: tuple[Part, ...] = (requests, workers, processes, *servers, *models)
+    page = MetricsPage(parts, passing=models[0].servers) if models else MetricsPage(parts)
     yield page
     yield MetricsDoor(inputs.run.metrics_socket, page.encode)
 
@@ -240,6 +263,10 @@ def _access_log(inputs: Inputs) -> Iterator[NamedPipe]:
 
 
 def _log_models(inputs: Inputs) -> None:
+    if inputs.settings.multi_model:
+        hooks = "shared" if has_universal_hooks(inputs) else "none shared"
+        log.info("models are loaded on demand from %s hooks=%s", inputs.settings.models_dir, hooks)
+        return
     default = choose_default_model(inputs.settings, inputs.artifact)
     for model in inputs.artifact.models:
         mark = " default" if model.name == default else ""
@@ -248,11 +275,34 @@ def _log_models(inputs: Inputs) -> None:
         log.info("model name=%s loaded by %s, without model servers", default, inputs.settings.program)
 
 
+def _model_table(
+    inputs: Inputs,
+    spawner: Spawner,
+    inbox: queue.SimpleQueue[Event],
+    outputs: Outputs,
+    publication: Publication,
+) -> ModelTable:
+    settings = inputs.settings
+    ports = PortPool(settings.safe_port_range, lambda port: port != settings.bind_to_port and is_free(port))
+    return ModelTable(
+        settings,
+        Surroundings(spawner, inbox.put, time.monotonic),
+        preparer=Preparer(inputs, publication, ports, memory_use),
+        publication=publication,
+        report=inbox.put,
+        memory=memory_use,
+        last_lines=lambda _name: (),
+    )
+
+
 def _run(inputs: Inputs, inbox: queue.SimpleQueue[Event], outputs: Outputs) -> int:
     _write_files(inputs)
     _log_models(inputs)
+    is_multi_model = inputs.settings.multi_model
     environ = _children_environ() | inputs.run.temporary_environment()
     spawner = Spawner(environ, inbox.put, outputs)
+    publication = Publication(inputs.run)
+    models = _model_table(inputs, spawner, inbox, outputs, publication) if is_multi_model else None
     stack = Stack(
         process_specs(inputs),
         spawner=spawner,
@@ -260,12 +310,16 @@ def _run(inputs: Inputs, inbox: queue.SimpleQueue[Event], outputs: Outputs) -> i
         probes=_probes(inputs),
         worker_count=inputs.settings.gunicorn_workers,
         clock=time.monotonic,
+        models=models,
     )
-    doors: tuple[ControlDoor | HealthDoor | NamedPipe, ...] = (
+    doors: list[Door | NamedPipe] = [
         ControlDoor(inputs.run.control_socket, inbox.put),
         HealthDoor(inputs.run.health_socket, stack.not_ready),
         *_access_log(inputs),
-    )
+    ]
+    if models is not None:
+        socket, seconds = inputs.run.models_socket, inputs.settings.wait_time_seconds + SECONDS_BESIDE_LOAD
+        doors.append(ModelsDoor(socket, models, publication, inbox.put, seconds))
     try:
         with contextlib.ExitStack() as opened:
             for door in (*doors, *_metrics(inputs, stack)):

@@ -28,6 +28,11 @@ CONTENT = (
     "nginx",
     "environment",
     "temporary",
+    "models.sock",
+    "models",
+    "loaded",
+    "direct",
+    "universal",
 )
 
 
@@ -52,6 +57,11 @@ class RunFolder:
         self.nginx = path / "nginx"
         self.environment = path / "environment"
         self.temporary = path / "temporary"
+        self.models_socket = path / "models.sock"
+        self.models = path / "models"
+        self.loaded = path / "loaded"
+        self.direct = path / "direct"
+        self.universal_code = path / "universal"
 
     @classmethod
     def make(cls, wanted: Path | None) -> RunFolder:
@@ -87,6 +97,11 @@ class RunFolder:
             self.temporary.mkdir(exist_ok=True)
             return {"TMPDIR": str(self.temporary)}
         return {}
+
+    def make_model_folders(self) -> None:
+        """Make the folders that a multi-model endpoint's models have."""
+        for folder in (self.models, self.loaded, self.direct):
+            folder.mkdir(mode=0o711)
 
     def admit_nginx(self) -> None:
         """Let nginx's workers, which run as another user when we are root, reach the sockets."""

@@ -14,7 +14,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pierhead import control
 from pierhead.errors import ControlError
@@ -59,6 +60,18 @@ class Spawner:
         """Send a signal to one process, if it is there."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+    def wait_until_gone(self, leaders: Sequence[int], seconds: float, poll_seconds: float) -> bool:
+        """Wait until the groups that these led have no member left; return whether that is so.
+
+        Members that are not our children are reaped by others, or by the loop as strangers.
+        """
+        deadline = time.monotonic() + seconds
+        while any(_is_there(leader) for leader in leaders):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(poll_seconds)
+        return True
 
     def reap(self) -> Iterator[tuple[int, int]]:
         """Yield pid and status (negative: the signal that killed it) of each child that has ended."""
@@ -110,6 +123,16 @@ class Spawner:
         if self._nursery is not None:
             with contextlib.suppress(OSError):
                 self._nursery.sendall(control.encode(message))
+
+
+def _is_there(leader: int) -> bool:
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def become_subreaper() -> bool:

@@ -10,7 +10,7 @@ import http.client
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pierhead.prometheus_text import Metric, Page
@@ -71,10 +71,19 @@ class Gathering:
 
 
 class MetricsPage:
-    """Makes the page; parts are refreshed from time to time even when nobody asks for it."""
+    """Makes the page; parts are refreshed from time to time even when nobody asks for it.
 
-    def __init__(self, parts: Sequence[Part], gather_seconds: float = GATHER_SECONDS) -> None:
+    `passing` returns parts that come and go, as those of loaded models do.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        gather_seconds: float = GATHER_SECONDS,
+        passing: Callable[[], Sequence[Part]] = tuple,
+    ) -> None:
         self._parts = parts
+        self._passing = passing
         self._gather_seconds = gather_seconds
         self._lock = threading.Lock()
         self._late: dict[str, Gathering] = {}
@@ -102,9 +111,10 @@ class MetricsPage:
     def _gathered(self, asked: float) -> Page:
         deadline = time.monotonic() + self._gather_seconds
         self._late = {name: late for name, late in self._late.items() if not late.is_over}
-        begun = {part.name: Gathering(part, deadline) for part in self._parts if part.name not in self._late}
+        parts = (*self._parts, *self._passing())
+        begun = {part.name: Gathering(part, deadline) for part in parts if part.name not in self._late}
         page = Page()
-        for part in self._parts:
+        for part in parts:
             gathering = begun.get(part.name)
             is_fresh = gathering is not None and gathering.wait()
             if gathering is not None and not gathering.is_over:
