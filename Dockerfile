@@ -14,7 +14,8 @@ COPY --from=packages /opt/venv /opt/venv
 COPY serve nginx.conf.template /sagemaker/
 COPY container/ /sagemaker/
 ENV PATH=/sagemaker:/opt/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1
-LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
+LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
+      com.amazonaws.sagemaker.capabilities.multi-models=true
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 ENTRYPOINT []

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pierhead.errors import StartError
 from pierhead_sagemaker.check import inspect_tree
 from pierhead_sagemaker.host import Container, container_environment, find_serve, model_server_ports
 from pierhead_sagemaker.inspection import Inspection
@@ -77,6 +78,8 @@ def serve_artifact(
 
     Raises ArtifactError or StartError where nothing was started.
     """
+    if environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true":
+        raise StartError("SAGEMAKER_MULTI_MODEL=true: this serves one artifact; ./serve loads many on demand")
     with private_folder() as folder:
         tree = lay_tree(artifact, folder)
         inspection = inspect_tree(artifact, tree, environ)

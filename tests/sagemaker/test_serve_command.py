@@ -215,6 +215,13 @@ def test_port_in_use_is_refused(lay: Layout, capsys: pytest.CaptureFixture[str])
     assert "is in use by another program" in capsys.readouterr().err
 
 
+def test_multi_model_mode_is_refused_with_advice(lay: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["serve", str(lay(GRAPH)), "--env", "SAGEMAKER_MULTI_MODEL=true"])
+
+    assert status == 1
+    assert "./serve loads many on demand" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
