@@ -11,9 +11,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.supervisor.nginx_site import Site, fakes, running_nginx
 
-from pierhead.contract.attributes import LABEL, METHOD, METHODS, MODEL, VERSION
+from pierhead.contract.attributes import (
+    LABEL,
+    METHOD,
+    METHODS,
+    MODEL,
+    VERSION,
+    Attributes,
+    parse_attributes,
+)
 from pierhead.errors import ServingError
-from pierhead.service.attributes import Attributes, parse_attributes
 from pierhead.supervisor.run_folder import RunFolder
 
 KEYS = [rule.key for rule in (MODEL, VERSION, LABEL, METHOD)]

@@ -109,6 +109,75 @@ def test_pipe_that_a_stranger_holds_is_given_up(log: Log) -> None:
     assert log.messages() == ["INFO child: late"]
 
 
+def test_last_lines_of_a_process_that_has_ended_are_all_there(log: Log) -> None:
+    code = (
+        "import os; os.write(1, b'%d\\n' * 1000 % (*range(1000),)); os.write(2, b'  what():  x'); os.abort()"
+    )
+    os.waitpid(log.run(code, wait=False), 0)
+
+    assert (*map(str, range(981, 1000)), "  what():  x") == log.outputs.last_lines("child", 10)
+
+
+def test_last_lines_are_those_of_the_log_without_time_and_level(log: Log) -> None:
+    os.waitpid(log.run("print('2026-11-30 22:43:11.123456: F a/env.cc:7] Check failed')", wait=False), 0)
+
+    assert ("a/env.cc:7] Check failed",) == log.outputs.last_lines("child", 10)
+
+
+def test_process_that_is_started_again_has_new_last_lines(log: Log) -> None:
+    log.run("print('first')")
+    os.waitpid(log.run("print('second')", wait=False), 0)
+
+    assert ("second",) == log.outputs.last_lines("child", 10)
+
+
+def test_each_process_has_last_lines_of_its_own_until_they_are_forgotten(log: Log) -> None:
+    log.run("print('a')", ProcessSpec("m/a", ("/bin/a",)))
+    log.run("print('b')", ProcessSpec("m/b", ("/bin/b",)))
+
+    assert (("a",), ("b",)) == (log.outputs.last_lines("m/a"), log.outputs.last_lines("m/b"))
+    log.outputs.forget("m/a")
+    log.outputs.forget("m/a")
+    assert ((), ("b",)) == (log.outputs.last_lines("m/a"), log.outputs.last_lines("m/b"))
+
+
+def test_later_part_of_a_long_line_is_no_last_line_of_its_own(log: Log) -> None:
+    log.run("import os; os.write(1, b'path: ' + b'/' * 65_530); os.write(1, b'out of memory')")
+
+    (line,) = log.outputs.last_lines("child")
+    assert line.startswith("path: ")
+
+
+def test_later_part_of_a_line_that_comes_slowly_is_no_last_line_of_its_own(log: Log) -> None:
+    with log.outputs.pipe(SPEC) as actions:
+        writer = os.dup(actions[0][1])
+    os.write(writer, b"a folder called ")
+    deadline = time.monotonic() + 10
+    while not log.lines():
+        assert time.monotonic() < deadline
+    os.write(writer, b"out of memory\nnext\n")
+    os.close(writer)
+
+    assert ("a folder called out of memory", "next") == log.outputs.last_lines("child", 10)
+
+
+def test_last_lines_are_not_waited_for_without_end(log: Log) -> None:
+    with log.outputs.pipe(SPEC) as actions:
+        held = os.dup(actions[0][1])
+
+    assert log.outputs.last_lines("child", 0.05) == ()
+    os.close(held)
+
+
+def test_lines_of_a_process_whose_name_was_forgotten_still_reach_the_log(log: Log) -> None:
+    pid = log.run("import os; os.write(1, b'late')", wait=False)
+    log.outputs.forget("child")
+    os.waitpid(pid, 0)
+    log.outputs.close(5)
+
+    assert log.messages() == ["INFO child: late"]
+
+
 @pytest.mark.parametrize(
     ("line", "level", "message"),
     [

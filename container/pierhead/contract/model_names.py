@@ -1,7 +1,7 @@
 """The grammar of models' names, in patterns that hold for Python's `re` and for PCRE alike.
 
-SageMaker makes up the names at a multi-model endpoint; nothing follows from them. None can be a hidden file, a
-path or an option, or end a line of a log. Source: SageMaker's platform contract, section 2.
+SageMaker makes up the names at a multi-model endpoint; nothing follows from them. None can be a hidden file,
+a path or an option, or end a line of a log. Source: SageMaker's platform contract, section 2.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def _model_table(
         publication=publication,
         report=inbox.put,
         memory=memory_use,
-        last_lines=lambda _name: (),
+        outputs=outputs,
     )
 
 

@@ -33,6 +33,7 @@ CONTENT = (
     "loaded",
     "direct",
     "universal",
+    "universal.partial",
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from pierhead.control import ServerAddress
 from pierhead.errors import Code, PierheadError, ServingError
@@ -29,11 +29,13 @@ from pierhead.supervisor.models.failures import explain_end, explain_timeout, re
 from pierhead.supervisor.models.model import Model, ModelState, PreparedModel
 from pierhead.supervisor.models.preparation import Preparer
 from pierhead.supervisor.models.publication import Publication
+from pierhead.supervisor.outputs import Outputs
 from pierhead.supervisor.process import Process
 
 __all__ = ["ModelTable"]
 
 UNLOAD_SECONDS = 25.0
+LAST_LINES_SECONDS = 0.3
 GONE_SECONDS = 2.0
 GONE_POLL_SECONDS = 0.005
 log = logging.getLogger(__name__)
@@ -42,8 +44,7 @@ log = logging.getLogger(__name__)
 class ModelTable:
     """The models by name.
 
-    `report` puts an event into the loop's inbox; `memory` tells what is in use; `last_lines` are those that a
-    process has written by itself.
+    `report` puts an event into the loop's inbox; `memory` tells what is in use.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class ModelTable:
         publication: Publication,
         report: Callable[[ModelEvent], None],
         memory: Callable[[], MemoryUse | None],
-        last_lines: Callable[[str], Sequence[str]],
+        outputs: Outputs,
     ) -> None:
         self.ends: Counter[str] = Counter()
         self._settings = settings
@@ -64,7 +65,7 @@ class ModelTable:
         self._publication = publication
         self._report = report
         self._memory = memory
-        self._last_lines = last_lines
+        self._outputs = outputs
         self._models: dict[str, Model] = {}
         self._outer: Mapping[str, Process] = {}
         self._count = 0
@@ -284,6 +285,8 @@ class ModelTable:
 
     def _forget(self, model: Model, now: float) -> None:
         del self._models[model.name]
+        for name in model.group.processes if model.group is not None else ():
+            self._outputs.forget(name)
         self._answer_loader(model, model.failure)
         if model.failure is None:
             log.info("model unloaded name=%s", model.name)
@@ -296,7 +299,8 @@ class ModelTable:
 
     def _explain_end(self, model: Model, process: Process) -> ServingError:
         assert model.group is not None
-        return explain_end(model.name, process, model.group, self._last_lines(process.name))
+        last_lines = self._outputs.last_lines(process.name, LAST_LINES_SECONDS)
+        return explain_end(model.name, process, model.group, last_lines)
 
     def _by_number(self, number: int) -> Model:
         return next(model for model in self._models.values() if model.number == number)
