@@ -33,7 +33,6 @@ CONTENT = (
     "loaded",
     "direct",
     "universal",
-    "universal.partial",
 )
 
 
@@ -62,7 +61,7 @@ class RunFolder:
         self.models = path / "models"
         self.loaded = path / "loaded"
         self.direct = path / "direct"
-        self.universal_code = path / "universal"
+        self.universal = path / "universal"
 
     @classmethod
     def make(cls, wanted: Path | None) -> RunFolder:
@@ -87,6 +86,11 @@ class RunFolder:
         run.admit_nginx()
         return run
 
+    @property
+    def universal_code(self) -> Path:
+        """Where the universal script of a multi-model endpoint is downloaded to."""
+        return self.universal / "code"
+
     def temporary_environment(self) -> dict[str, str]:
         """Return where children put temporary files, if the system has no folder for them.
 
@@ -101,7 +105,7 @@ class RunFolder:
 
     def make_model_folders(self) -> None:
         """Make the folders that a multi-model endpoint's models have."""
-        for folder in (self.models, self.loaded, self.direct):
+        for folder in (self.models, self.loaded, self.direct, self.universal):
             folder.mkdir(mode=0o711)
 
     def admit_nginx(self) -> None:
