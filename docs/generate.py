@@ -86,7 +86,8 @@ MODEL_SERVER_HEADING = """\
 Its status and its message, unchanged; over gRPC and over REST they are the same. With a
 `tensorflow_model_server`, a 400 for plain JSON is first tried again as a bare payload. Its own 504 comes
 after nginx's, which names the setting. One that is away, or breaks off, is 502 on every path;
-`output_handler` is told so too, and may answer in its place.
+`output_handler` is told so too, and may answer in its place. At a
+[multi-model endpoint](multi_model.md) 502 is 503, and the model server's 429 is 507.
 
 """
 MEANINGS = {

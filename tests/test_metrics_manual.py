@@ -8,7 +8,7 @@ from pathlib import Path
 from pierhead.modelserver.metrics import PREFIX, Gauge, Histogram, Metrics
 from pierhead.prometheus_text import Metric
 from pierhead.service import metrics as worker
-from pierhead.supervisor.metrics import page, processes, requests
+from pierhead.supervisor.metrics import models, page, processes, requests
 from pierhead.supervisor.metrics.servers import SENTENCE
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
@@ -21,6 +21,7 @@ def manual_table() -> str:
         *worker.METRICS,
         *server_metrics(),
         *processes.METRICS,
+        *models.METRICS,
         *page.METRICS,
     ):
         labels = ", ".join(metric.labels)
@@ -42,7 +43,7 @@ def test_manual_has_the_table_of_all_metrics() -> None:
 
 
 def test_our_names_have_the_prefix_and_say_their_unit() -> None:
-    ours = (*requests.METRICS, *worker.METRICS, *processes.METRICS, *page.METRICS)
+    ours = (*requests.METRICS, *worker.METRICS, *processes.METRICS, *models.METRICS, *page.METRICS)
 
     for metric in ours:
         assert metric.name.startswith("pierhead_")

@@ -104,6 +104,9 @@ class ProcessMetrics:
             page.set(MEMORY, usage.pages * os.sysconf("SC_PAGE_SIZE"), name)
             seconds = usage.cpu_ticks / os.sysconf("SC_CLK_TCK")
             page.set(CPU, self._cpu[name].update(pid, seconds), name)
+        # Models come and go under ever new names.
+        for name in self._cpu.keys() - used.keys() - {SUPERVISOR}:
+            del self._cpu[name]
 
 
 def _usage_by_group() -> defaultdict[int, Usage]:
