@@ -15,8 +15,6 @@ from pierhead.tether import end_with_parent
 
 __all__ = ["main"]
 
-PROGRAM = "handler-workers"
-
 
 def main() -> None:
     """Run gunicorn until it is told to end; without a usable plan, exit non-zero with a sentence."""
@@ -29,8 +27,8 @@ def main() -> None:
     except PierheadError as problem:
         sys.exit(str(problem))
     log_to = LogWriter(settings.log_format, inherited_log(os.environ))
-    configure_logging(PROGRAM, settings.gunicorn_loglevel, log_to)
-    admit_user_code(PROGRAM, log_to)
+    configure_logging(plan.process, settings.gunicorn_loglevel, log_to)
+    admit_user_code(plan.process, log_to)
     end_with_parent()
     HandlerServer(plan, settings, path.parent).run()
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+from pierhead.contract.attributes import Attributes, parse_attributes
 from pierhead.contract.headers import CUSTOM_ATTRIBUTES
 from pierhead.contract.status import FAILURE, status_of
 from pierhead.control import ServicePlan
@@ -24,7 +26,6 @@ from pierhead.errors import (
 )
 from pierhead.formats.predict_json import render_error
 from pierhead.service.answers import JSON, Answer
-from pierhead.service.attributes import Attributes, parse_attributes
 from pierhead.service.backend import Backend
 from pierhead.service.bodies import whole_bodies
 from pierhead.service.call import Call
@@ -36,22 +37,56 @@ from pierhead.service.streaming import StreamedBody
 from pierhead.service.user_code import explain_failure
 from pierhead.settings import Settings
 
-__all__ = ["Handler", "create_app"]
+__all__ = ["Handler", "Router", "Service", "create_app", "create_models_app"]
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[IO[bytes], Call, Context], Answer]
 
 
+@dataclass(frozen=True)
+class Service:
+    """What answers the invocations of a model: the way to it, and what stands before it."""
+
+    router: Router
+    handler: Handler
+
+    def answer(self) -> Answer:
+        """Return the answer to the request at hand; raise what it is refused with."""
+        call = self.router.call(parse_attributes(request.headers.get(CUSTOM_ATTRIBUTES, "")))
+        return self.handler(request.stream, call, self.router.context(call))
+
+
 def create_app(plan: ServicePlan, settings: Settings, backend: Backend, handler: Handler) -> Flask:
     """Return the app that answers `POST /invocations` with `handler`, and `GET /ping` while it is alive."""
-    app = Flask(__name__, static_folder=None)
-    router = Router(plan, settings, backend)
+    app = _create_bare_app(settings)
+    service = Service(Router(plan, settings, backend), handler)
 
     @app.post("/invocations")
     def invoke() -> Response:
-        call = router.call(parse_attributes(request.headers.get(CUSTOM_ATTRIBUTES, "")))
-        return _respond(handler(request.stream, call, router.context(call)))
+        return _respond(service.answer())
+
+    return app
+
+
+def create_models_app(settings: Settings, find: Callable[[str], Service]) -> Flask:
+    """Return the app that answers `POST /models/NAME/invoke`, each with the service that `find` returns.
+
+    That raises ServingError where there is none.
+    """
+    app = _create_bare_app(settings)
+
+    @app.post("/models/<path:name>/invoke")
+    def invoke(name: str) -> Response:
+        return _respond(find(name).answer())
+
+    return app
+
+
+def _create_bare_app(settings: Settings) -> Flask:
+    app = Flask(__name__, static_folder=None)
+    # A path is answered as it is, and never with a redirection.
+    app.url_map.merge_slashes = False
 
     @app.get("/ping")
     def ping() -> Response:
@@ -60,7 +95,8 @@ def create_app(plan: ServicePlan, settings: Settings, backend: Backend, handler:
     app.before_request(lambda: decode_body(request.environ, settings.max_decompressed_mb << 20))
     # Flask has it so: the app is what the outermost middleware makes of it.
     app.wsgi_app = named_requests(whole_bodies(app.wsgi_app))  # type: ignore[assignment, method-assign]
-    app.register_error_handler(Exception, _answer_exception)
+    answer = partial(_answer_exception, multi_model=settings.multi_model)
+    app.register_error_handler(Exception, answer)
     app.register_error_handler(HTTPException, _answer_http_exception)
     return app
 
@@ -135,16 +171,18 @@ def _answer_http_exception(problem: HTTPException) -> Response:
     return response
 
 
-def _answer_exception(problem: Exception) -> Response:
+def _answer_exception(problem: Exception, *, multi_model: bool) -> Response:
     _log_exception(problem)
     message = str(problem) if isinstance(problem, PierheadError) else "the handler failed; its log says why"
-    return _respond(Answer(render_error(message), JSON, _status(problem)))
+    return _respond(Answer(render_error(message), JSON, _status(problem, multi_model=multi_model)))
 
 
-def _status(problem: Exception) -> int:
+def _status(problem: Exception, *, multi_model: bool = False) -> int:
     if isinstance(problem, HookError):
         return problem.status
-    return status_of(problem) if isinstance(problem, PierheadError) else FAILURE
+    if isinstance(problem, PierheadError):
+        return status_of(problem, multi_model=multi_model)
+    return FAILURE
 
 
 def _log_exception(problem: Exception) -> None:

@@ -44,9 +44,10 @@ class WholeHandler:
 class PairHandler:
     """Answers requests by `input_handler`, the model, and `output_handler`."""
 
-    def __init__(self, hooks: HookPair, backend: Backend) -> None:
+    def __init__(self, hooks: HookPair, backend: Backend, *, multi_model: bool = False) -> None:
         self._hooks = hooks
         self._backend = backend
+        self._multi_model = multi_model
 
     def __call__(self, data: IO[bytes], call: Call, context: Context) -> Answer:
         """Return what the hooks make of the model's answer; raise UserCodeError where one fails."""
@@ -76,7 +77,8 @@ class PairHandler:
             return self._ask_by_json(_read_body(request), call, context)
         except ServingError as refusal:
             message = refusal.message
-            return ModelResponse(status_of(refusal), lambda: render_error(message), url=context.rest_uri)
+            status = status_of(refusal, multi_model=self._multi_model)
+            return ModelResponse(status, lambda: render_error(message), url=context.rest_uri)
 
     def _ask_by_json(self, body: bytes, call: Call, context: Context) -> ModelResponse:
         if call.method == "predict" and self._backend.tells_signatures(call):

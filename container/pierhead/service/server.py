@@ -19,8 +19,8 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 
-from pierhead.control import Message, ServicePlan, WorkerGone, WorkerReady, send
-from pierhead.errors import ControlError, UserCodeError
+from pierhead.control import Message, ServicePlan, StartFailed, WorkerGone, WorkerReady, send
+from pierhead.errors import Code, ControlError, UserCodeError
 from pierhead.gunicorn_arguments import read_gunicorn_arguments
 from pierhead.service.workers.arbiter import HandoverArbiter
 from pierhead.settings import Settings
@@ -98,11 +98,12 @@ class HandlerServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no t
                 # gunicorn's master ends with a traceback of its own when a second worker cannot load either.
                 _leave(0)
             log.error("%s", import_module("pierhead.service.user_code").explain_failure(problem))
+            self._report(StartFailed(self._plan.process, _code(problem), str(problem)))
             _leave(Arbiter.APP_LOAD_ERROR)
 
     def _note_ready(self, worker: Any) -> None:
         worker.become_ready()
-        self._report(WorkerReady(worker.pid))
+        self._report(WorkerReady(worker.pid, self._plan.process))
 
     def _note_gone(self, worker: Any) -> None:
         if worker.aborted and worker.death == signal.SIGKILL:
@@ -119,7 +120,7 @@ class HandlerServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no t
         if worker.death == signal.SIGTERM:
             # The master's own word to one that still loads.
             worker.death = 0
-        self._report(WorkerGone(worker.pid, worker.death))
+        self._report(WorkerGone(worker.pid, worker.death, self._plan.process))
 
     def _report(self, message: Message) -> None:
         try:
@@ -131,6 +132,11 @@ class HandlerServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no t
 def _is_not_a_death(record: logging.LogRecord) -> bool:
     """Leave out the line about a worker that was killed: the supervisor has a fuller one."""
     return not str(record.msg).startswith("Worker (pid:%s) was sent")
+
+
+def _code(problem: UserCodeError) -> Code:
+    """Return the code of a failure to import hooks: memory may have been lacking."""
+    return Code.RESOURCE_EXHAUSTED if isinstance(problem.__cause__, MemoryError) else Code.INTERNAL
 
 
 class FirstFailure:

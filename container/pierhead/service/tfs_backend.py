@@ -20,6 +20,7 @@ from typing import Any
 import grpc
 
 from pierhead.contract.headers import REQUEST_ID
+from pierhead.contract.status import HTTP_STATUS, MULTI_MODEL_STATUS
 from pierhead.control import ModelPlan, ServerAddress
 from pierhead.errors import Code, ModelServerAway, ServingError
 from pierhead.formats.tensors import DEFAULT_SIGNATURE, Array, Signature, TensorSpec
@@ -63,9 +64,15 @@ class TfsBackend:
     """A `Backend` over gRPC; each server has one channel for us and one, opened if used, for the hooks."""
 
     def __init__(
-        self, stubs: ServingStubs, servers: Sequence[ServerAddress], models: Sequence[ModelPlan]
+        self,
+        stubs: ServingStubs,
+        servers: Sequence[ServerAddress],
+        models: Sequence[ModelPlan],
+        *,
+        multi_model: bool = False,
     ) -> None:
         self._stubs = stubs
+        self._statuses = MULTI_MODEL_STATUS if multi_model else HTTP_STATUS
         self._turns = cycle(servers)
         self._services = {
             server: stubs.PredictionServiceStub(open_channel(server.grpc_port)) for server in servers
@@ -114,8 +121,14 @@ class TfsBackend:
         return False
 
     def forward(self, call: Call, body: bytes) -> RestAnswer:
-        """Return the REST answer of the call's server, or of another where its connection is refused."""
-        return forward(body, call, self._others(call))
+        """Return the REST answer of the call's server, or of another where its connection is refused.
+
+        A want of memory has the status that it has everywhere here.
+        """
+        answer = forward(body, call, self._others(call))
+        if answer.status != HTTP_STATUS[Code.RESOURCE_EXHAUSTED]:
+            return answer
+        return replace(answer, status=self._statuses[Code.RESOURCE_EXHAUSTED])
 
     def signature(self, call: Call, name: str) -> Signature:
         """Return a signature; raise ServingError as the model server's REST API does."""

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pierhead.contract.attributes import Attributes, parse_attributes
 from pierhead.errors import Code, ServingError
-from pierhead.service.attributes import Attributes, parse_attributes
 
 
 @pytest.mark.parametrize(
