@@ -52,8 +52,8 @@ class Shell:
         here = str(self.folder / "endpoint")
         return (
             text.replace(f"$PWD/{FOLDER}", here)
+            .replace(f"…/{FOLDER}", here)
             .replace(FOLDER, here)
-            .replace("…/build", str(self.folder))
             .replace(":8080", f":{self.port}")
             .replace(".venv/bin/python", sys.executable)
         )
