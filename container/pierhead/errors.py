@@ -6,7 +6,8 @@ PierheadError
 ├── StartError              a process of the stack that can never start
 ├── ControlError            a message between two programs that cannot be understood
 ├── ServingError            a request refused with a canonical status code
-│   └── ModelServerAway     no model server answers, or it broke off
+│   ├── ModelServerAway     no model server answers, or it broke off
+│   └── ModelsUnavailable   models that a model server should serve and cannot
 ├── UnsupportedMediaType    a Content-Type that nothing here can read
 ├── NotAcceptable           an Accept list with nothing that can be written
 ├── PayloadTooLarge         a body that would become larger, once decompressed, than a setting allows
@@ -20,6 +21,7 @@ to gRPC codes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 __all__ = [
@@ -28,7 +30,9 @@ __all__ = [
     "ConfigError",
     "ControlError",
     "HookShapeError",
+    "ModelFailure",
     "ModelServerAway",
+    "ModelsUnavailable",
     "NotAcceptable",
     "PayloadTooLarge",
     "PierheadError",
@@ -100,6 +104,23 @@ class ModelServerAway(ServingError):
 
     def __init__(self) -> None:
         super().__init__(Code.UNAVAILABLE, "the model server is away or broke off; it is being started again")
+
+
+@dataclass(frozen=True)
+class ModelFailure:
+    """Why a model, or one version of it, is not available."""
+
+    model: str
+    version: int | None
+    code: Code
+
+
+class ModelsUnavailable(ServingError):
+    """Models that a model server should serve and cannot, with the reason of each."""
+
+    def __init__(self, message: str, failures: Sequence[ModelFailure]) -> None:
+        super().__init__(Code.UNKNOWN, message)
+        self.failures = tuple(failures)
 
 
 class UnsupportedMediaType(PierheadError):

@@ -1,4 +1,4 @@
-"""The socket side alone: a handler that answers with what it was asked, no model, real sockets."""
+"""The socket side alone: a handler that answers with what it was asked, on a port and on a unix socket."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
@@ -65,23 +66,28 @@ class Echo:
 
 @dataclass
 class Running:
-    """A server in a thread."""
+    """A server in a thread, at a port or at the path of a unix socket."""
 
     echo: Echo
-    port: int
+    address: tuple[str, int] | str
     stop: Callable[[], object]
     requests_in_flight: Callable[[], int]
 
     @contextmanager
     def connection(self) -> Iterator[socket.socket]:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
+        with socket.socket(family) as connection:
+            connection.settimeout(30)
+            connection.connect(self.address)
             yield connection
 
 
-@pytest.fixture
-def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
+@pytest.fixture(params=["port", "file"])
+def running(
+    request: pytest.FixtureRequest, free_ports: Callable[[int], int], tmp_path: Path
+) -> Iterator[Running]:
     echo = Echo()
-    port = free_ports(1)
+    port, path = free_ports(1), str(tmp_path / "rest.sock")
     loop = asyncio.new_event_loop()
     stopping = asyncio.Event()
     started = threading.Event()
@@ -92,7 +98,10 @@ def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
         with ThreadPoolExecutor(THREADS) as threads:
             server = HttpServer(echo.answer, threads)
             servers.append(server)
-            await server.start("127.0.0.1", port)
+            if request.param == "port":
+                await server.start("127.0.0.1", port)
+            else:
+                await server.start_file(path)
             started.set()
             await stopping.wait()
             await server.stop(GRACE)
@@ -102,7 +111,7 @@ def running(free_ports: Callable[[int], int]) -> Iterator[Running]:
     assert started.wait(30)
     yield Running(
         echo,
-        port,
+        ("127.0.0.1", port) if request.param == "port" else path,
         lambda: loop.call_soon_threadsafe(stopping.set),
         lambda: servers[0].requests_in_flight,
     )

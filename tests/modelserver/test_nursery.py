@@ -19,10 +19,20 @@ import pytest
 import requests
 from tests.modelserver.running_server import is_answering, wait_until
 
-from pierhead.control import Forked, ForkServer, Message, NurseryReady, decode, encode
+from pierhead.control import (
+    Accepted,
+    Forked,
+    ForkServer,
+    Message,
+    NurseryReady,
+    StartFailed,
+    decode,
+    encode,
+)
+from pierhead.errors import Code
 
 PR_SET_CHILD_SUBREAPER = 36
-PRIVATE_MEGABYTES = 40
+PRIVATE_MEGABYTES = 30
 SPARE_BYTES = 50_000_000
 
 
@@ -108,14 +118,50 @@ def test_servers_are_forked_for_the_supervisor(
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_server_that_cannot_start_ends_with_255_and_the_nursery_goes_on(
+def test_server_that_cannot_start_says_why_ends_with_255_and_the_nursery_goes_on(
     nursery: Nursery, adopting: list[int], tmp_path: Path
 ) -> None:
     assert nursery.read() == NurseryReady()
-    for _ in range(2):
-        pid = nursery.fork("broken", f"--model_base_path={tmp_path}/nothing", "--port=1")
+    path = str(tmp_path / "control.sock")
+    with socket.socket(socket.AF_UNIX) as supervisor:
+        supervisor.bind(path)
+        supervisor.listen()
+        supervisor.settimeout(30)
+        for name in ("m/model-server-1", "m/model-server-2"):
+            flags = [f"--model_base_path={tmp_path}/nothing", "--model_name=m", "--port=1"]
+            pid = nursery.fork("broken", *flags, f"--supervisor_socket={path}", f"--process_name={name}")
+            connection, _ = supervisor.accept()
+            with connection, connection.makefile("rb") as lines:
+                message = decode(lines.readline())
+                connection.sendall(encode(Accepted()))
 
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 255
+            reason = "'m' (NOT_FOUND) could not be loaded; the log says why"
+            assert message == StartFailed(name, Code.UNKNOWN, reason)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 255
+
+
+def test_server_of_a_model_answers_invocations_on_its_socket_alone(
+    nursery: Nursery, adopting: list[int], half_model: Path, free_ports: Callable[[int], int], tmp_path: Path
+) -> None:
+    assert nursery.read() == NurseryReady()
+    path, port = tmp_path / "rest.sock", free_ports(1)
+    model = ["--model_name=half", f"--model_base_path={half_model}", "--bind_address=127.0.0.1"]
+    route = [f"--rest_api_socket_path={path}", "--invocations_model=half", f"--port={port}"]
+    adopting.append(nursery.fork("half", *route, *model))
+    wait_until(path.exists)
+    document = b'{"instances": [1.0]}'
+    head = b"POST /invocations HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 20\r\n\r\n"
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as answer:
+        connection.settimeout(30)
+        connection.connect(str(path))
+        connection.sendall(head + document)
+
+        assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert b"2.5" in answer.read()
+
+    os.kill(adopting[0], signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(adopting[0], 0)[1]) == 0
+    assert not path.exists()
 
 
 def test_server_that_runs_out_of_memory_or_aborts_takes_nobody_along(

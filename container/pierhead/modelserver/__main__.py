@@ -17,6 +17,7 @@ import pierhead
 from pierhead.errors import ConfigError, PierheadError, ServingError
 from pierhead.logs import LogWriter, configure_logging
 from pierhead.modelserver.flags import ParsedFlags, parse_flags, usage
+from pierhead.modelserver.start_failure import failure_code, report_failure
 from pierhead.modelserver.startup import check_flags, configured_models
 from pierhead.settings import log_settings
 
@@ -25,11 +26,16 @@ __all__ = ["main"]
 LOG = logging.getLogger("pierhead.modelserver")
 NURSERY = "--nursery="
 FAILED = 255
+# The last three are what the system's want of something looks like from Python.
+START_FAILURES = (PierheadError, MemoryError, OSError, RuntimeError)
 TENSORFLOW_DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow", "tensorflow-intel")
 
 
 def main(argv: Sequence[str] | None = None, name: str = "model-server") -> int:
-    """Run a model server that calls itself `name` in its log, or the nursery; return the exit status."""
+    """Run a model server or the nursery; return the exit status.
+
+    A server calls itself `name` in its log, unless --process_name says otherwise.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if len(arguments) == 1 and arguments[0].startswith(NURSERY):
         return _run_nursery(arguments[0].removeprefix(NURSERY))
@@ -48,7 +54,7 @@ def main(argv: Sequence[str] | None = None, name: str = "model-server") -> int:
         _say(*([] if is_help else [f"unknown argument: {parsed.unknown[0]}"]), usage())
         if is_help:
             return FAILED
-    return _serve(parsed, name)
+    return _serve(parsed, parsed.flags.process_name or name)
 
 
 def _serve(parsed: ParsedFlags, name: str) -> int:
@@ -63,13 +69,21 @@ def _serve(parsed: ParsedFlags, name: str) -> int:
         check_flags(parsed.flags)
         models = configured_models(parsed.flags)
         importlib.import_module("pierhead.modelserver.server").serve(parsed.flags, models)
-    except ServingError as problem:
-        _say(f"Failed to start server. Error: {problem.code.name}: {problem.message}")
-        return FAILED
-    except PierheadError as problem:
-        _say(f"Failed to start server. Error: {problem}")
+    except START_FAILURES as problem:
+        _say(f"Failed to start server. Error: {_described(problem)}")
+        if parsed.flags.supervisor_socket:
+            report_failure(parsed.flags.supervisor_socket, name, problem)
         return FAILED
     return 0
+
+
+def _described(problem: Exception) -> str:
+    if isinstance(problem, ServingError):
+        return f"{problem.code.name}: {problem.message}"
+    if isinstance(problem, PierheadError):
+        return str(problem)
+    LOG.error("the start failed in a way that is not foreseen", exc_info=problem)
+    return f"{failure_code(problem).name}: {type(problem).__name__}: {problem}"
 
 
 def _run_nursery(descriptor: str) -> int:

@@ -104,6 +104,15 @@ class DataPlane:
             raise ServingError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
         return self._registry.find(spec.name, spec.version, spec.label)
 
+    def check_known(self, spec: ModelSpec) -> None:
+        """Raise ServingError for an unknown model or label; an unknown version is found out by `find`."""
+        try:
+            self.find(spec)
+        except ServingError as refusal:
+            is_served = bool(self._registry.available_versions(spec.name))
+            if refusal.code is not Code.NOT_FOUND or not is_served:
+                raise
+
     def predict_call(
         self, spec: ModelSpec, inputs: Mapping[str, Array], output_filter: Sequence[str] = ()
     ) -> Call:

@@ -36,6 +36,10 @@ def _idle(default: FlagValue, sentence: str, *, because: str, shown: str | None 
     return _flag(default, sentence, idle_because=because, shown=shown)
 
 
+def _own(default: FlagValue, sentence: str) -> Any:
+    return _flag(default, f"{sentence} (Pierhead's own flag)")
+
+
 def _shown(value: FlagValue) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
@@ -100,7 +104,13 @@ class ServerFlags:
     skip_initialize_tpu: bool = _idle(False, "leave TPUs alone", because="TPUs are left alone in any case")
     enable_grpc_healthcheck_service: bool = _flag(False, "serve grpc.health.v1.Health")
     enable_serialization_as_tensor_content: bool = _flag(False, "predict answers in tensor_content")
-    bind_address: str = _flag("", "address of both ports; empty is all (Pierhead's own flag)")
+    bind_address: str = _own("", "address of both ports; empty is all")
+    rest_api_socket_path: str = _own(
+        "", "also, or without rest_api_port alone, listen for REST on this unix socket"
+    )
+    invocations_model: str = _own("", "the model of POST /invocations without custom attributes")
+    supervisor_socket: str = _own("", "control socket that is told why a start fails")
+    process_name: str = _own("", "name in the log and at the supervisor")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pierhead.contract.headers import REQUEST_ID
 from pierhead.errors import Code, ServingError, StartError
 from pierhead.logs import request_in_log
 from pierhead.modelserver.dataplane import DataPlane
+from pierhead.modelserver.exhaustion import NO_MEMORY
 from pierhead.modelserver.health import SERVICE, HealthService
 from pierhead.modelserver.prediction_service import Method, PredictionService, counted
 from pierhead.modelserver.profiler import ProfilerService
@@ -226,6 +227,8 @@ def _refusals(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except ServingError as refusal:
         context.abort(STATUS_CODES[refusal.code.value], _shortened(refusal.message))
+    except MemoryError:
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, NO_MEMORY)
     except Exception:
         # gRPC itself would tell the client of the exception.
         with request_in_log(_request_id(context)):

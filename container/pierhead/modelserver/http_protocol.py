@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -23,19 +22,19 @@ import httptools
 from pierhead.contract.headers import REQUEST_ID
 from pierhead.logs import request_in_log
 from pierhead.modelserver.awaited_work import awaited_answer
+from pierhead.modelserver.file_connections import FileServer
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Handler, Request, Work, head, html_answer
+from pierhead.modelserver.listening import BACKLOG, SocketFile, is_refusing, listening_port, send_at_once
 
 __all__ = ["HttpProtocol", "HttpServer", "malformed_answer"]
 
 Outcome = TypeVar("Outcome")
 LOG = logging.getLogger(__name__)
-BACKLOG = 1024
 LONGEST_QUEUE = 16
 LARGE_BODY = 1 << 16
 # Bytes without a whole head, chunk or request among them: the parser copies what it has for each new piece.
 LONGEST_HEAD = 1 << 20
 ANSWERS_IN_A_TURN = 16
-TCP_CLOSED = 7
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 FAILURE = Answer(500, b'{\n    "error": "the model server failed; its log says why"\n}')
 DROPPED = Answer(499, closes=True)
@@ -97,9 +96,7 @@ class HttpProtocol(asyncio.Protocol):
         """Join the server's connections."""
         self._transport = cast(asyncio.Transport, transport)
         self._socket = transport.get_extra_info("socket")
-        # asyncio does this only for sockets that it made itself; without it small answers wait 40 ms for an
-        # acknowledgement.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(self._socket)
         self._connections.add(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -246,7 +243,7 @@ class HttpProtocol(asyncio.Protocol):
     def _start(self, pending: _Pending, work: Work) -> None:
         loop = asyncio.get_running_loop()
         if isinstance(work, AwaitedWork):
-            job = awaited_answer(work, self._executor, pending.guarded, self._is_refused)
+            job = awaited_answer(work, self._executor, pending.guarded, partial(is_refusing, self._socket))
         else:
             job = loop.run_in_executor(self._executor, self._work_for_client, pending, work)
         self._current = pending, job
@@ -255,14 +252,7 @@ class HttpProtocol(asyncio.Protocol):
     def _work_for_client(self, pending: _Pending, work: Work) -> Answer | AwaitedWork:
         """Return what the work returns, in a thread; without doing it where the client is gone."""
         pending.has_started = True
-        return DROPPED if self._is_refused() else pending.guarded(work)
-
-    def _is_refused(self) -> bool:
-        """Return whether the client's machine has refused bytes, so that nobody reads an answer."""
-        try:
-            return bool(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSED)
-        except OSError:
-            return True
+        return DROPPED if is_refusing(self._socket) else pending.guarded(work)
 
     def _finished(self, pending: _Pending, job: asyncio.Future[Answer | AwaitedWork]) -> None:
         self._current = None
@@ -292,14 +282,15 @@ class HttpProtocol(asyncio.Protocol):
 
 
 class HttpServer:
-    """A listening port and its connections."""
+    """A listening port, a unix socket, or both, and their connections."""
 
     def __init__(
         self, handler: Handler, executor: Executor, malformed: Callable[[str], Answer] = malformed_answer
     ) -> None:
         self._connections: set[HttpProtocol] = set()
         self._factory = partial(HttpProtocol, handler, executor, self._connections, malformed)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server | FileServer] = []
+        self._files: list[SocketFile] = []
 
     @property
     def requests_in_flight(self) -> int:
@@ -308,28 +299,23 @@ class HttpServer:
 
     async def start(self, bind_address: str, port: int) -> None:
         """Listen at an address, on all when it is empty; raise OSError where that is impossible."""
-        listener = _listening_socket(bind_address, port)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._factory, sock=listener, backlog=BACKLOG)
+        loop, listener = asyncio.get_running_loop(), listening_port(bind_address, port)
+        self._servers.append(await loop.create_server(self._factory, sock=listener, backlog=BACKLOG))
+
+    async def start_file(self, path: str) -> None:
+        """Listen on a unix socket, in place of an older one; raise OSError where that is impossible."""
+        file = SocketFile(path)
+        self._files.append(file)
+        self._servers.append(FileServer(file.listener, self._factory))
 
     async def stop(self, grace: float) -> None:
         """Take no more connections, answer what has arrived, at most for `grace` seconds."""
-        if self._server is None:
-            return
-        self._server.close()
+        for file in self._files:
+            file.remove()
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.finish()
         deadline = asyncio.get_running_loop().time() + grace
         while self._connections and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
-
-
-def _listening_socket(bind_address: str, port: int) -> socket.socket:
-    if bind_address:
-        family = socket.AF_INET6 if ":" in bind_address else socket.AF_INET
-        return socket.create_server((bind_address, port), family=family, backlog=BACKLOG)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(
-            ("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
-        )
-    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)

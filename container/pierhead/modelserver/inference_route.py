@@ -14,6 +14,7 @@ from pierhead.errors import PierheadError
 from pierhead.formats.encodings import GZIP, decoded
 from pierhead.formats.tensors import Array
 from pierhead.modelserver.dataplane import Call, DataPlane, Prediction
+from pierhead.modelserver.exhaustion import REFUSALS, refusal_of
 from pierhead.modelserver.http_messages import Answer, AwaitedWork, Request, Work
 from pierhead.modelserver.runtimes.base import DeferringRuntime
 from pierhead.modelserver.waiter import Waiter
@@ -65,8 +66,8 @@ class InferenceRoute:
             return partial(self._answer_large, request, exchange)
         try:
             inference = exchange.understand(request.body)
-        except PierheadError as refusal:
-            return exchange.refuse(refusal)
+        except REFUSALS as problem:
+            return exchange.refuse(refusal_of(problem))
         if inference.call.is_short:
             return self._run(inference, exchange, in_caller=True)
         return self._awaited(inference, exchange) or partial(self._run, inference, exchange)
@@ -74,8 +75,8 @@ class InferenceRoute:
     def _answer_large(self, request: Request, exchange: Exchange) -> Answer | AwaitedWork:
         try:
             inference = exchange.understand(exchange.decode(request))
-        except PierheadError as refusal:
-            return exchange.refuse(refusal)
+        except REFUSALS as problem:
+            return exchange.refuse(refusal_of(problem))
         return self._awaited(inference, exchange) or self._run(inference, exchange)
 
     def _awaited(self, inference: Inference, exchange: Exchange) -> AwaitedWork | None:
@@ -89,8 +90,8 @@ class InferenceRoute:
     ) -> Answer | Callable[[], Answer | Work]:
         try:
             outcome = self.plane.begin(inference.call, runtime, waiter, timeout_ms=self.timeout_ms)
-        except PierheadError as refusal:
-            return exchange.refuse(refusal)
+        except REFUSALS as problem:
+            return exchange.refuse(refusal_of(problem))
         return partial(self._end, inference, exchange, outcome)
 
     def _end(
@@ -99,8 +100,8 @@ class InferenceRoute:
         """Return the answer, or the work that makes it where outputs are many."""
         try:
             outputs = outcome().outputs
-        except PierheadError as refusal:
-            return exchange.refuse(refusal)
+        except REFUSALS as problem:
+            return exchange.refuse(refusal_of(problem))
         render = partial(self._rendered, inference, exchange, outputs)
         is_small = all(array.size <= FEW_VALUES for array in outputs.values())
         return render() if is_small else render
@@ -108,8 +109,8 @@ class InferenceRoute:
     def _rendered(self, inference: Inference, exchange: Exchange, outputs: Mapping[str, Array]) -> Answer:
         try:
             return inference.render(outputs)
-        except PierheadError as refusal:
-            return exchange.refuse(refusal)
+        except REFUSALS as problem:
+            return exchange.refuse(refusal_of(problem))
 
     def _run(self, inference: Inference, exchange: Exchange, *, in_caller: bool = False) -> Answer:
         call = inference.call
@@ -117,8 +118,8 @@ class InferenceRoute:
             with call.measured():
                 prediction = self.plane.run(call, in_caller=in_caller, timeout_ms=self.timeout_ms)
                 return inference.render(prediction.outputs)
-        except PierheadError as refusal:
-            return exchange.refuse(refusal)
+        except REFUSALS as problem:
+            return exchange.refuse(refusal_of(problem))
 
 
 def _is_small(body: bytes) -> bool:

@@ -3,12 +3,13 @@
 Importing TensorFlow costs seconds and hundreds of megabytes; a server forked after the import shares both.
 Until the fork nothing may start a thread, open a device or make a gRPC object: none of them survives one. A
 server is forked twice, so that it becomes a child of the supervisor (PID 1, or a subreaper) and not of the
-nursery.
+nursery. Where the system has no room for a further process the order is refused and the nursery lives on.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import importlib
 import logging
@@ -18,19 +19,26 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from io import RawIOBase
 from types import FrameType
 from typing import NoReturn
 
-from pierhead.control import LONGEST_MESSAGE, Forked, ForkServer, NurseryReady, decode, encode
+from pierhead.control import LONGEST_MESSAGE, Forked, ForkFailed, ForkServer, NurseryReady, decode, encode
 from pierhead.errors import ControlError
+from pierhead.serving_stubs import import_serving_stubs
 from pierhead.tether import end_with_parent
 
-__all__ = ["run_nursery"]
+__all__ = ["run_nursery", "serve_orders"]
 
 LOG = logging.getLogger(__name__)
 PR_SET_NAME = 15
+# The later ones are what the first or a library imports only when it is used: each server would do it anew.
+IMPORTS = ("pierhead.modelserver.server", "encodings.idna", "grpc._server", "grpc._interceptor")
 ADOPTION_POLL_SECONDS = 0.0005
 Main = Callable[[Sequence[str], str], int]
+Fork = Callable[[], int]
+# The kernel ends a process that only forks when memory is short; nothing else does.
+NOTHING_REPORTED = -errno.ENOMEM
 
 
 def run_nursery(descriptor: int, main: Main) -> int:
@@ -43,11 +51,16 @@ def run_nursery(descriptor: int, main: Main) -> int:
     _set_title("nursery")
     with socket.socket(fileno=descriptor) as supervisor:
         _import_everything()
-        supervisor.sendall(encode(NurseryReady()))
-        with supervisor.makefile("rb") as lines:
-            while line := lines.readline(LONGEST_MESSAGE):
-                _answer(line, supervisor, main)
+        serve_orders(supervisor, main)
     return 0
+
+
+def serve_orders(supervisor: socket.socket, main: Main, fork: Fork = os.fork) -> None:
+    """Tell the supervisor that servers can be forked, and fork what it orders until the socket closes."""
+    supervisor.sendall(encode(NurseryReady()))
+    with supervisor.makefile("rb") as lines:
+        while line := lines.readline(LONGEST_MESSAGE):
+            _answer(line, supervisor, main, fork)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -55,8 +68,10 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _import_everything() -> None:
-    importlib.import_module("pierhead.modelserver.server")
-    importlib.import_module("encodings.idna")
+    for name in IMPORTS:
+        importlib.import_module(name)
+    import_serving_stubs()
+    importlib.import_module("pierhead.modelserver.runtimes.saved_model").list_operations()
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         LOG.warning("the nursery has %d threads: a library started some while it was imported", threads)
@@ -65,7 +80,7 @@ def _import_everything() -> None:
     gc.freeze()
 
 
-def _answer(line: bytes, supervisor: socket.socket, main: Main) -> None:
+def _answer(line: bytes, supervisor: socket.socket, main: Main, fork: Fork) -> None:
     try:
         message = decode(line)
     except ControlError as problem:
@@ -74,28 +89,48 @@ def _answer(line: bytes, supervisor: socket.socket, main: Main) -> None:
     if not isinstance(message, ForkServer):
         LOG.error("the nursery cannot answer a %s", type(message).__name__)
         return
-    pid = _fork_twice(message, supervisor, main)
-    supervisor.sendall(encode(Forked(message.name, pid)))
+    answer: Forked | ForkFailed
+    try:
+        answer = Forked(message.name, _fork_twice(message, supervisor, main, fork))
+    except OSError as problem:
+        LOG.error("no process for %s: %s", message.name, problem)
+        answer = ForkFailed(message.name, problem.errno or errno.EAGAIN)
+    supervisor.sendall(encode(answer))
 
 
-def _fork_twice(order: ForkServer, supervisor: socket.socket, main: Main) -> int:
-    """Return the pid of the server, whose parent has already ended."""
+def _fork_twice(order: ForkServer, supervisor: socket.socket, main: Main, fork: Fork) -> int:
+    """Return the pid of the server, whose parent has already ended; raise OSError where there is no room."""
     reading, writing = os.pipe()
-    intermediate = os.fork()
-    if intermediate == 0:
+    with os.fdopen(reading, "rb") as report:
+        with os.fdopen(writing, "wb", buffering=0) as pipe:
+            intermediate = fork()
+            if intermediate == 0:
+                report.close()
+                _fork_server(order, supervisor, main, fork, pipe)
+        os.waitpid(intermediate, 0)
+        pid = int(report.read() or NOTHING_REPORTED)
+    if pid < 0:
+        raise OSError(-pid, os.strerror(-pid))
+    return pid
+
+
+def _fork_server(
+    order: ForkServer, supervisor: socket.socket, main: Main, fork: Fork, pipe: RawIOBase
+) -> NoReturn:
+    """Fork the server, write its pid into the pipe, or the negative errno, and end."""
+    try:
         parent = os.getpid()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
-            os.close(reading)
-            os.close(writing)
+            pipe.close()
             _wait_for_adoption(parent)
             _become_server(order, supervisor, main)
-        os.write(writing, str(pid).encode())
+        pipe.write(b"%d" % pid)
+    except OSError as problem:
+        pipe.write(b"-%d" % (problem.errno or errno.EAGAIN))
+    finally:
+        # Never back into the nursery's loop, whatever happened.
         os._exit(0)
-    os.close(writing)
-    os.waitpid(intermediate, 0)
-    with os.fdopen(reading, "rb") as pipe:
-        return int(pipe.read())
 
 
 def _become_server(order: ForkServer, supervisor: socket.socket, main: Main) -> NoReturn:
@@ -109,7 +144,6 @@ def _become_server(order: ForkServer, supervisor: socket.socket, main: Main) -> 
         _set_title(order.name)
         status = main(order.arguments, order.name)
     finally:
-        # Never back into the nursery's loop, whatever happened.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -25,6 +25,7 @@ from typing import Any
 
 from pierhead.errors import Code, ServingError
 from pierhead.modelserver.draining import Withdrawn
+from pierhead.modelserver.exhaustion import is_exhaustion
 from pierhead.modelserver.pace import Pace
 from pierhead.modelserver.runtimes.base import Platform, Runtime
 
@@ -213,7 +214,8 @@ class Registry:
             return ServingError(problem.code, problem.message)
         except Exception as problem:
             LOG.exception("loading %s failed in a way that is not foreseen", folder)
-            return ServingError(Code.INTERNAL, f"{type(problem).__name__}: {problem}")
+            code = Code.RESOURCE_EXHAUSTED if is_exhaustion(problem) else Code.INTERNAL
+            return ServingError(code, f"{type(problem).__name__}: {problem}")
 
     def add(self, servable: Servable) -> VersionStatus:
         """Put a version into service."""

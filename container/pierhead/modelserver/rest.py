@@ -45,7 +45,10 @@ CORS_HEADERS = (
 
 
 class RestDoor:
-    """Answers HTTP requests; `timeout_ms` bounds runs, `cors` adds the headers of section 1.5."""
+    """Answers HTTP requests; `timeout_ms` bounds runs, `cors` adds the headers of section 1.5.
+
+    `invocations_model` is the model of `POST /invocations`; empty, there is nothing at that path.
+    """
 
     def __init__(
         self,
@@ -55,13 +58,16 @@ class RestDoor:
         timeout_ms: int = 0,
         cors: bool = False,
         monitoring: Monitoring | None = None,
+        invocations_model: str = "",
     ) -> None:
         self._plane = plane
         self._codec = codec
         self._methods = HttpMethods(plane, codec)
         self._route = InferenceRoute(plane, max(timeout_ms, 0))
         self._monitoring = monitoring
-        self._invocations = Invocations(self._methods, self._route, monitoring)
+        self._invocations = Invocations(
+            self._methods, self._route, monitoring, default_model=invocations_model
+        )
         self._cors_headers = CORS_HEADERS if cors else ()
 
     def answer(self, request: Request) -> Answer | Work:

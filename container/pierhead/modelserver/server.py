@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,7 @@ async def _serve_ports(
         timeout_ms=flags.rest_api_timeout_in_ms,
         cors=flags.rest_api_enable_cors_support,
         monitoring=monitoring,
+        invocations_model=flags.invocations_model,
     )
     http_server = HttpServer(door.answer, threads, malformed_invocation)
     if monitoring:
@@ -179,14 +180,22 @@ def _start_grpc(
 
 
 async def _start_rest(flags: ServerFlags, server: HttpServer) -> None:
-    if not flags.rest_api_port:
+    path, port = flags.rest_api_socket_path, flags.rest_api_port
+    if path:
+        await _listen(server.start_file(path), path)
+        LOG.info("Exporting HTTP/REST API at:unix:%s ...", path)
+    if not port:
         return
-    if flags.rest_api_port == flags.port:
-        LOG.error("rest_api_port cannot be the same as port: the REST API is off")
+    if port == flags.port:
+        LOG.error("rest_api_port cannot be the same as port: the REST API is off there")
         return
+    await _listen(server.start(flags.bind_address, port), f"port {port}")
+    LOG.info("Exporting HTTP/REST API at:localhost:%d ...", port)
+
+
+async def _listen(start: Awaitable[None], place: str) -> None:
     try:
-        await server.start(flags.bind_address, flags.rest_api_port)
+        await start
     except OSError as problem:
-        reason = f"UNKNOWN: the REST API cannot listen at port {flags.rest_api_port}: {problem.strerror}"
+        reason = f"UNKNOWN: the REST API cannot listen at {place}: {problem.strerror or problem}"
         raise StartError(reason) from problem
-    LOG.info("Exporting HTTP/REST API at:localhost:%d ...", flags.rest_api_port)

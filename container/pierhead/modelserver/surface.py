@@ -55,6 +55,11 @@ REST_ROUTES = (
         Offered.OURS,
         "what nginx's direct path asks, in any [format](requests.md)",
     ),
+    Offer(
+        "POST /invocations",
+        Offered.OURS,
+        "with `invocations_model`: of a multi-model endpoint; [custom attributes](requests.md) choose",
+    ),
 )
 GRPC_METHODS = (
     Offer(f"{PREDICTION}/Predict", remark="a tensor may claim 256 MB more than was sent for it"),

@@ -22,6 +22,7 @@ from pierhead.modelserver.batching.parameters_file import read_parameters
 from pierhead.modelserver.batching.recording import BatchRecorder
 from pierhead.modelserver.batching.scheduler import BatchQueue, Scheduler, start_threads
 from pierhead.modelserver.batching.tasks import Share, Task, rows_of
+from pierhead.modelserver.exhaustion import NO_MEMORY
 from pierhead.modelserver.runtimes.base import DeferringRuntime, Platform, Runtime
 from pierhead.modelserver.waiter import Waiter
 
@@ -180,6 +181,8 @@ class BatchingRuntime(DeferringRuntime):
             parts: Sequence[Mapping[str, Array] | ServingError] = self._run_together(kind, batch)
         except ServingError as refusal:
             parts = [refusal] * len(batch)
+        except MemoryError:
+            parts = [ServingError(Code.RESOURCE_EXHAUSTED, NO_MEMORY)] * len(batch)
         except Exception:
             LOG.exception("a batch could not be run")
             parts = [ServingError(Code.INTERNAL, "the model server failed; its log says why")] * len(batch)
