@@ -20,6 +20,7 @@ test: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.multi_model
 
 soak: setup
 	PYTHONPATH=tests/stack $(BIN)/python -m benchmarks.soak

@@ -1,4 +1,4 @@
-"""A load of requests over HTTP: keep-alive connections, one request in flight on each.
+"""A load of requests over HTTP: keep-alive connections, one request in flight on each, paths in turn.
 
 It runs in a process of its own (`python -m benchmarks.load`), so that it shares no interpreter lock with the
 server, and waits for all its sockets in one thread. What it costs itself is part of what it reports.
@@ -11,7 +11,10 @@ import selectors
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,7 @@ class HttpLoad:
     content_type: str
     clients: int
     seconds: float
+    more_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,18 +58,19 @@ def load_result(latencies: list[float], seconds: float, cpu_seconds: float) -> L
 class Connection:
     """A connection on which one request after another is sent."""
 
-    def __init__(self, port: int, request: bytes) -> None:
+    def __init__(self, port: int, requests: Iterator[bytes]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._request = request
+        self._requests = requests
         self._received: list[bytes] = []
         self._missing = 0
 
     def send(self) -> None:
-        """Send the request."""
+        """Send the next request."""
         self._received, self._missing = [], -1
+        request = next(self._requests)
         self.started = time.perf_counter()
-        self.socket.sendall(self._request)
+        self.socket.sendall(request)
 
     def receive(self) -> bool:
         """Take what has arrived, and return whether the answer is whole."""
@@ -93,13 +98,14 @@ def _body_missing(start: bytes) -> int:
 
 def run(load: HttpLoad) -> LoadResult:
     """Send requests for the time that the load names."""
-    request = _request_bytes(load)
-    connections = [Connection(load.port, request) for _ in range(load.clients)]
-    start, cpu = time.perf_counter(), time.process_time()
-    latencies = _alone(connections[0], load) if load.clients == 1 else _together(connections, load)
-    seconds, used = time.perf_counter() - start, time.process_time() - cpu
-    for connection in connections:
-        connection.socket.close()
+    requests = cycle([_request_bytes(load, path) for path in (load.path, *load.more_paths)])
+    with ExitStack() as sockets:
+        connections = [Connection(load.port, requests) for _ in range(load.clients)]
+        for connection in connections:
+            sockets.enter_context(connection.socket)
+        start, cpu = time.perf_counter(), time.process_time()
+        latencies = _alone(connections[0], load) if load.clients == 1 else _together(connections, load)
+        seconds, used = time.perf_counter() - start, time.process_time() - cpu
     return load_result(latencies, seconds, used)
 
 
@@ -129,10 +135,10 @@ def _together(connections: list[Connection], load: HttpLoad) -> list[float]:
     return latencies
 
 
-def _request_bytes(load: HttpLoad) -> bytes:
+def _request_bytes(load: HttpLoad, path: str) -> bytes:
     body = Path(load.body_file).read_bytes()
     head = (
-        f"POST {load.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {load.content_type}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {load.content_type}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,14 +10,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Server", "constant_server", "free_port", "model_server", "models_server"]
+from benchmarks.processes import family
+
+__all__ = ["Server", "constant_server", "free_port", "model_server", "models_server", "running"]
 
 START_SECONDS = 90.0
+STOP_SECONDS = 40.0
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Of the fields of /proc/PID/stat that follow the command: user and system time, in ticks.
 USER_TIME, SYSTEM_TIME = 11, 12
@@ -60,7 +64,7 @@ def models_server(folder: Path, names: Sequence[str]) -> Iterator[Server]:
 def constant_server() -> Iterator[Server]:
     """Start the server whose answer is always the same, and stop it afterwards."""
     port = free_port()
-    with _running([sys.executable, "-m", "benchmarks.constant", str(port)], port) as pid:
+    with running([sys.executable, "-m", "benchmarks.constant", str(port)], port) as pid:
         yield Server(pid, port)
 
 
@@ -68,24 +72,34 @@ def constant_server() -> Iterator[Server]:
 def _embedded_server(*flags: str) -> Iterator[Server]:
     rest, grpc = free_port(), free_port()
     ports = [f"--rest_api_port={rest}", f"--port={grpc}", "--bind_address=127.0.0.1"]
-    with _running([sys.executable, "-m", "pierhead.modelserver", *ports, *flags], rest) as pid:
+    with running([sys.executable, "-m", "pierhead.modelserver", *ports, *flags], rest) as pid:
         yield Server(pid, rest, grpc)
 
 
-def free_port() -> int:
-    """Return a port on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(candidates: Iterable[int] = (0,)) -> int:
+    """Return a port on which nobody listens now: the first such candidate, or any."""
+    for candidate in candidates:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", candidate))
+            port: int = probe.getsockname()[1]
+            return port
+    raise RuntimeError("no port is free")
 
 
 @contextmanager
-def _running(command: list[str], port: int) -> Iterator[int]:
-    environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+def running(
+    command: list[str], port: int, environ: Mapping[str, str] | None = None, folder: Path = CHECKOUT
+) -> Iterator[int]:
+    """Run a server in a folder until the block ends; yield its pid when it listens on the port."""
     with (
         tempfile.TemporaryFile() as log,
-        subprocess.Popen(command, cwd=CHECKOUT, env=environ, stderr=log) as process,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **(environ or {})},
+            stdout=log,
+            stderr=log,
+        ) as process,
     ):
         try:
             if not _is_listening_at_last(process, port):
@@ -93,8 +107,25 @@ def _running(command: list[str], port: int) -> Iterator[int]:
                 raise RuntimeError(f"{process.args!r} did not start:\n{log.read().decode()[-2000:]}")
             yield process.pid
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop a server, and then whatever of its family has outlived it."""
+    with ExitStack() as files:
+        members = [_opened(pid, files) for pid in family(process.pid)]
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_SECONDS)
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(member, signal.SIGKILL)
+
+
+def _opened(pid: int, files: ExitStack) -> int:
+    """Return a file that stands for this process, and never for another with its number."""
+    file = os.pidfd_open(pid)
+    files.callback(os.close, file)
+    return file
 
 
 def _is_listening_at_last(process: subprocess.Popen[bytes], port: int) -> bool:

@@ -1,0 +1,1 @@
+"""half_plus_two as the other servers' Python models, which run in environments of their own."""
