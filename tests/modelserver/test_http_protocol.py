@@ -37,6 +37,7 @@ class Echo:
     gate: threading.Event = field(default_factory=threading.Event)
     slow_has_come: threading.Event = field(default_factory=threading.Event)
     done: list[bytes] = field(default_factory=list)
+    begun: SimpleQueue[bytes] = field(default_factory=SimpleQueue)
     waiters: SimpleQueue[Waiter] = field(default_factory=SimpleQueue)
 
     def answer(self, request: Request) -> Answer | Work:
@@ -59,6 +60,7 @@ class Echo:
         return lambda: Answer(200)
 
     def _wait(self, body: bytes) -> Answer:
+        self.begun.put(body)
         is_open = self.gate.wait(30)
         self.done.append(body)
         return Answer(200 if is_open else 500, body)
@@ -285,9 +287,8 @@ def busy_threads(running: Running) -> Iterator[list[socket.socket]]:
         connections = [stack.enter_context(running.connection()) for _ in range(THREADS)]
         for connection in connections:
             connection.sendall(GET % b"/slow")
-        with running.connection() as later:
-            later.sendall(GET % b"/a")
-            read_answers(later, 1)
+        for _ in connections:
+            running.echo.begun.get(timeout=30)
         yield connections
 
 

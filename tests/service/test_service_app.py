@@ -11,12 +11,20 @@ import pytest
 from flask.testing import FlaskClient
 from tests.service.service_fakes import FakeBackend, make_plan
 
-from pierhead.errors import Code, ModelServerAway, NotAcceptable, ServingError, UnsupportedMediaType
+from pierhead.errors import (
+    Code,
+    ModelServerAway,
+    NotAcceptable,
+    ServingError,
+    UnsupportedMediaType,
+    UserCodeError,
+)
 from pierhead.logs import current_request_id
 from pierhead.service.answers import Answer
-from pierhead.service.app import Handler, create_app
+from pierhead.service.app import Handler, Router, Service, create_app, create_models_app
 from pierhead.service.call import Call
 from pierhead.service.context import Context
+from pierhead.service.hook_errors import HookError
 from pierhead.service.hook_handlers import PairHandler, WholeHandler
 from pierhead.service.hooks import HookPair, WholeHook
 from pierhead.settings import Settings
@@ -360,3 +368,74 @@ def test_input_handler_must_return_a_request(result: Any, found: str) -> None:
 
     assert answer.status_code == 500
     assert answer.get_json()["error"].startswith(f"input_handler returned {found}; wanted is")
+
+
+MULTI_MODEL = Settings.from_env({"SAGEMAKER_MULTI_MODEL": "true"})
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [
+        (ServingError(Code.RESOURCE_EXHAUSTED, "full"), 507),
+        (ServingError(Code.UNAVAILABLE, "gone"), 503),
+        (ModelServerAway(), 503),
+        (UnsupportedMediaType("no reader for a/b"), 415),
+        (HookError("too many of yours", 429), 429),
+        (UserCodeError("failed"), 500),
+    ],
+)
+def test_statuses_at_a_multi_model_endpoint_are_those_that_the_platform_acts_on(
+    problem: Exception, status: int
+) -> None:
+    app = create_app(make_plan(), MULTI_MODEL, FakeBackend(), refuse(problem))
+
+    answer = app.test_client().post("/invocations", data=BODY)
+
+    assert status == answer.status_code
+    assert {"error": str(problem)} == answer.get_json()
+
+
+def test_output_handler_sees_507_at_a_multi_model_endpoint() -> None:
+    backend = FakeBackend(ServingError(Code.RESOURCE_EXHAUSTED, "full"))
+    seen: list[int] = []
+
+    def output_handler(response: Any, context: Context) -> Any:
+        seen.append(response.status_code)
+        return checked(response, context)
+
+    handler = PairHandler(HookPair(read, output_handler), backend, multi_model=True)
+    answer = (
+        create_app(make_plan(), MULTI_MODEL, backend, handler).test_client().post("/invocations", data=BODY)
+    )
+
+    assert [507] == seen
+    assert (507, {"error": "full"}) == (answer.status_code, answer.get_json())
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "PUT", "DELETE"])
+def test_models_are_invoked_by_post_alone(method: str) -> None:
+    app = create_models_app(MULTI_MODEL, lambda _: pytest.fail("nothing is looked for"))
+
+    answer = app.test_client().open("/models/a/invoke", method=method)
+
+    assert (405, "POST") == (answer.status_code, answer.headers["Allow"])
+    assert answer.get_json()["error"]
+
+
+@pytest.mark.parametrize(("is_loaded", "status"), [(True, 503), (False, 404)])
+def test_model_whose_servers_went_with_it_is_not_loaded(is_loaded: bool, status: int) -> None:
+    backend, names = FakeBackend(), {"a"}
+
+    def ask_away(data: IO[bytes], call: Call, context: Context) -> Answer:
+        if not is_loaded:
+            names.discard("a")
+        raise ModelServerAway
+
+    def find(name: str) -> Service:
+        if name not in names:
+            raise ServingError(Code.NOT_FOUND, "not loaded")
+        return Service(Router(make_plan(), MULTI_MODEL, backend), ask_away)
+
+    answer = create_models_app(MULTI_MODEL, find).test_client().post("/models/a/invoke", data=BODY)
+
+    assert status == answer.status_code

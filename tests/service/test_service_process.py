@@ -14,25 +14,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import pytest
 from tests.service.service_fakes import FakeModelServer, make_plan, new_fake, running
-
-from pierhead.control import (
-    Accepted,
-    Message,
-    ServerAddress,
-    WorkerGone,
-    WorkerReady,
-    decode,
-    encode,
-    write_plan,
+from tests.service.service_program import (
+    SECONDS,
+    FakeSupervisor,
+    Service,
+    UnixConnection,
+    running_program,
+    supervising,
 )
+
+from pierhead.control import ServerAddress, WorkerGone, WorkerReady
 
 BODY = b'{"instances": [1.0, 2.0, 5.0]}'
 PAIR = """
@@ -60,66 +57,6 @@ def handler(data, context):
     return "done", "text/plain"
 """
 CLASSES = ("gevent", "gthread", "sync")
-SECONDS = 60
-
-
-class UnixConnection(HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(SECONDS)
-        self.sock.connect(self._path)
-
-
-@dataclass
-class FakeSupervisor:
-    """Accepts every report and keeps it."""
-
-    path: str
-    reports: Queue[Message] = field(default_factory=Queue)
-
-    def serve(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, connection.makefile("rb") as lines:
-                self.reports.put(decode(lines.readline()))
-                connection.sendall(encode(Accepted()))
-
-
-@dataclass
-class Service:
-    """The running program."""
-
-    process: subprocess.Popen[str]
-    socket: str
-    supervisor: FakeSupervisor
-    log: Path
-
-    def ready(self) -> int:
-        report = self.supervisor.reports.get(timeout=SECONDS)
-        assert isinstance(report, WorkerReady)
-        return report.pid
-
-    def post(self, body: bytes, **headers: str) -> tuple[int, bytes]:
-        connection = UnixConnection(self.socket)
-        try:
-            connection.request("POST", "/invocations", body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +72,8 @@ def address(fake: FakeModelServer) -> Iterator[ServerAddress]:
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[FakeSupervisor]:
-    with socket.socket(socket.AF_UNIX) as listener:
-        fake = FakeSupervisor(str(tmp_path / "control.sock"))
-        listener.bind(fake.path)
-        listener.listen()
-        thread = threading.Thread(target=fake.serve, args=(listener,))
-        thread.start()
+    with supervising(tmp_path / "control.sock") as fake:
         yield fake
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
 
 
 Start = Callable[..., Any]
@@ -168,26 +98,8 @@ def start(tmp_path: Path, address: ServerAddress, supervisor: FakeSupervisor) ->
             code=str(code) if hooks is not None else None,
             hooks=str(code / "inference.py") if hooks is not None else None,
         )
-        write_plan(plan, run / "plan.json")
-        log = tmp_path / "log"
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pierhead.service", str(run / "plan.json")],
-                stdout=output,
-                stderr=output,
-                text=True,
-                cwd=tmp_path,
-                env={
-                    **os.environ,
-                    "HOME": str(tmp_path / "home"),
-                    "TMPDIR": str(tmp_path / "none"),
-                },
-            )
-            try:
-                yield Service(process, plan.socket, supervisor, log)
-            finally:
-                process.kill()
-                process.wait()
+        with running_program(plan, run, supervisor, tmp_path / "log") as service:
+            yield service
 
     return start_service
 

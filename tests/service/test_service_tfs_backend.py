@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import grpc
 import numpy as np
@@ -227,3 +229,31 @@ def test_nobody_is_told_addresses(fake: FakeModelServer) -> None:
             ServingError, match=r"^the model server is away or broke off; it is being started again$"
         ):
             ask()
+
+
+class FullServer(BaseHTTPRequestHandler):
+    """A model server's REST API that has no memory."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(429)
+        self.end_headers()
+        self.wfile.write(b'{"error": "full"}')
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("multi_model", "status"), [(False, 429), (True, 507)])
+def test_want_of_memory_in_rest_has_the_status_that_it_has_everywhere(
+    fake: FakeModelServer, multi_model: bool, status: int
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), FullServer) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        address = ServerAddress(1, server.server_port)
+        backend = TfsBackend(fake.stubs, [address], MODELS, multi_model=multi_model)
+        answer = backend.forward(call(address), b"{}")
+        thread.join()
+
+    assert (status, b'{"error": "full"}') == (answer.status, answer.body)

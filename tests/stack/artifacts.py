@@ -66,3 +66,12 @@ def model_for_the_stub(folder: Path) -> Path:
     version.mkdir(parents=True)
     (version / "saved_model.pb").write_bytes(b"")
     return folder / "models"
+
+
+def stub_model(folder: Path, **knobs: str) -> Path:
+    """Return a new artifact in `folder` for the stub alone: a model of one version, with knobs of its own."""
+    model = folder / "half_plus_two"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "saved_model.pb").write_bytes(b"")
+    (model / "knobs").write_text("".join(f"{name}={value}\n" for name, value in knobs.items()))
+    return folder

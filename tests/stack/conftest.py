@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from artifacts import artifact_with_hooks
-from field_stacks import ALL, HANDLER, PASSING_ON, STUB, FieldStack, wanted
+from field_stacks import ALL, EMBEDDED, HANDLER, PASSING_ON, STUB, FieldStack, wanted
+from multi_model_stack import ModelsStack
 from running_stack import RunningStack
 from stub_binary import StubBinary
 
@@ -19,6 +20,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         matrix = wanted(metafunc.module, "FIELD_MATRIX", ALL)
         ids = ["-".join(pair) for pair in matrix]
         metafunc.parametrize("field", matrix, ids=ids, indirect=True, scope="module")
+    if "endpoint" in metafunc.fixturenames:
+        pairs = wanted(metafunc.module, "ENDPOINTS", ((EMBEDDED, 1), (STUB, 4)))
+        ids = [f"{server}-{workers}" for server, workers in pairs]
+        metafunc.parametrize("endpoint", pairs, ids=ids, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +52,30 @@ def field(
     with RunningStack(artifact, free_ports(9), **environ) as stack:
         stack.wait_until_ready()
         yield FieldStack(stack, server, path, binary)
+
+
+@pytest.fixture(scope="module")
+def endpoint(
+    request: pytest.FixtureRequest,
+    free_ports: Callable[[int], int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ModelsStack]:
+    """Yield a multi-model endpoint of a combination `(server, number of shared handler workers)`.
+
+    A test module has its own combinations in `ENDPOINTS`, and settings in `ENDPOINT_ENVIRON`.
+    """
+    server, workers = request.param
+    stub = StubBinary(tmp_path_factory.mktemp("endpoint") / "stub") if server == STUB else None
+    environ = {"SAGEMAKER_GUNICORN_WORKERS": str(workers), **wanted(request.module, "ENDPOINT_ENVIRON", {})}
+    with ModelsStack(free_ports(31), stub, **environ) as stack:
+        stack.wait_until_ready()
+        yield stack
+
+
+@pytest.fixture
+def models(endpoint: ModelsStack) -> Iterator[ModelsStack]:
+    """Yield the endpoint without a model, and hold it to leave nothing of those that it loads."""
+    before = endpoint.holdings()
+    yield endpoint
+    endpoint.unload_all()
+    assert before == endpoint.holdings()

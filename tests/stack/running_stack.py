@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
@@ -34,17 +34,23 @@ class Answer:
 
 
 class RunningStack:
-    """One `./serve` process with a base folder, a run folder and ports of its own."""
+    """One `./serve` process with a base folder, a run folder and ports of its own.
 
-    def __init__(self, artifact: Path, first_port: int, **environ: str) -> None:
+    `artifact` is what it serves, None where models are loaded later.
+    """
+
+    PORTS_BEHIND = 8
+
+    def __init__(self, artifact: Path | None, first_port: int, **environ: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ph-"))
         self.folder.chmod(0o711)
         self.port = first_port
-        self.ports = range(first_port + 1, first_port + 9)
+        self.ports = range(first_port + 1, first_port + 1 + self.PORTS_BEHIND)
         self._log = self.folder / "log"
         base = self.folder / "ml"
         base.mkdir()
-        (base / "model").symlink_to(artifact)
+        if artifact is not None:
+            (base / "model").symlink_to(artifact)
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 self._command(),
@@ -119,7 +125,7 @@ class RunningStack:
             self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> RunningStack:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

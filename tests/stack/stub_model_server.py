@@ -4,10 +4,12 @@ It takes the real binary's flags, answers its REST and gRPC APIs for the models 
 records its command line and every request in the folder `STUB_RECORDS` (read by `stub_binary.py`). A number
 in becomes `0.5 * x + 2`, anything else comes back as it is.
 
-Knobs are environment variables, or a marker `NAME=value` within the first 64 KB of a body:
+Knobs are environment variables, lines `NAME=value` of a file `knobs` in a model's folder, which hold for the
+whole process, or a marker `NAME=value` within the first 64 KB of a body:
 
 - READY_AFTER: seconds until it listens (the real one refuses connections while it loads). With LISTEN_EARLY=1
   it listens at once, with its models LOADING.
+- READY_WHEN: a path; it does not listen before there is something.
 - DELAY: seconds that a prediction takes.
 - DIE_ON: a word; a body that holds it ends the process.
 - REPLY_MB: the size of the answer, which is one long text.
@@ -338,13 +340,26 @@ def read_models(flags: Mapping[str, str], stubs: ServingStubs) -> dict[str, list
     """Return the versions of each model that the flags configure."""
     if "model_config_file" not in flags:
         return {flags["model_name"]: versions_below(Path(flags["model_base_path"]))}
-    config = stubs.model_server_config.ModelServerConfig()
-    text_format.Parse(Path(flags["model_config_file"]).read_text(), config)
     return {
         each.name: sorted(each.model_version_policy.specific.versions)
         or versions_below(Path(each.base_path))[-1:]
-        for each in config.model_config_list.config
+        for each in read_config(flags["model_config_file"], stubs)
     }
+
+
+def read_config(path: str, stubs: ServingStubs) -> list[Any]:
+    """Return the models of a configuration file."""
+    config = stubs.model_server_config.ModelServerConfig()
+    text_format.Parse(Path(path).read_text(), config)
+    return list(config.model_config_list.config)
+
+
+def take_knobs(flags: Mapping[str, str], stubs: ServingStubs) -> None:
+    """Take the knobs that lie beside the versions of a model into the environment."""
+    for model in read_config(flags["model_config_file"], stubs) if "model_config_file" in flags else ():
+        file = Path(model.base_path) / "knobs"
+        lines = file.read_text().splitlines() if file.exists() else []
+        os.environ.update(dict(line.split("=", 1) for line in lines))
 
 
 def versions_below(folder: Path) -> list[int]:
@@ -359,18 +374,21 @@ def main(arguments: list[str]) -> None:
         return
     records = Records(Path(os.environ["STUB_RECORDS"]))
     records.add_start(arguments)
+    flags = read_flags(arguments)
+    stubs = import_serving_stubs()
+    take_knobs(flags, stubs)
     if knob("IGNORE_TERM"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if knob("EXIT_AT_LOAD"):
         sys.exit(knob("EXIT_AT_LOAD"))
-    flags = read_flags(arguments)
-    stubs = import_serving_stubs()
     stub = Stub(stubs, read_models(flags, stubs), records)
     serve(stub, flags, float(knob("READY_AFTER") or 0))
 
 
 def serve(stub: Stub, flags: Mapping[str, str], seconds: float) -> None:
     """Open the doors and answer; the process ends by a signal."""
+    while knob("READY_WHEN") and not Path(knob("READY_WHEN")).exists():
+        time.sleep(0.01)
     if not knob("LISTEN_EARLY"):
         time.sleep(seconds)
         stub.loaded.set()

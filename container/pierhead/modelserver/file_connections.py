@@ -40,6 +40,7 @@ class FileConnection(asyncio.Transport):
         self._is_paused = False
         self._is_at_end = False
         self._is_watched = False
+        self._has_failed = False
         self._has_paused_protocol = False
         protocol.connection_made(self)
         self._read()
@@ -73,10 +74,10 @@ class FileConnection(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send what the client takes, and keep the rest until it takes more."""
-        if self._protocol is None or (self._is_closing and not self._unsent):
+        if self._protocol is None or self._has_failed or (self._is_closing and not self._unsent):
             return
         sent = 0 if self._unsent else self._send(data)
-        if sent == len(data) or self._protocol is None:
+        if sent == len(data) or self._has_failed:
             return
         if not self._unsent:
             self._loop.add_writer(self._socket, self._send_on)
@@ -126,6 +127,8 @@ class FileConnection(asyncio.Transport):
 
     def _send_on(self) -> None:
         del self._unsent[: self._send(self._unsent)]
+        if self._has_failed:
+            return
         if not self._unsent:
             self._loop.remove_writer(self._socket)
         if self._protocol and self._has_paused_protocol and len(self._unsent) <= FEW_UNREAD:
@@ -135,7 +138,10 @@ class FileConnection(asyncio.Transport):
             self._end(None)
 
     def _fail(self, problem: Exception | None) -> None:
-        self._is_closing = True
+        """Forget what is unsent, and end in the next turn: whoever calls may be in the midst of something."""
+        if self._has_failed:
+            return
+        self._is_closing = self._has_failed = True
         if self._unsent:
             self._loop.remove_writer(self._socket)
             self._unsent.clear()

@@ -20,6 +20,7 @@ from pierhead.contract.status import FAILURE, status_of
 from pierhead.control import ServicePlan
 from pierhead.errors import (
     Code,
+    ModelServerAway,
     PierheadError,
     ServingError,
     UserCodeError,
@@ -76,9 +77,15 @@ def create_models_app(settings: Settings, find: Callable[[str], Service]) -> Fla
     """
     app = _create_bare_app(settings)
 
-    @app.post("/models/<path:name>/invoke")
+    @app.post("/models/<path:name>/invoke", provide_automatic_options=False)
     def invoke(name: str) -> Response:
-        return _respond(find(name).answer())
+        service = find(name)
+        try:
+            return _respond(service.answer())
+        except ModelServerAway:
+            # Its servers end when the model is unloaded, which is then what to say.
+            find(name)
+            raise
 
     return app
 

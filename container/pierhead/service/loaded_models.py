@@ -60,7 +60,7 @@ class LoadedModels:
     def _target(self, name: str) -> str | None:
         """Return where a model's link leads, None where there is none."""
         try:
-            return os.readlink(self._folder / name)
+            return os.readlink(f"{self._folder}/{name}")
         except OSError:
             return None
 

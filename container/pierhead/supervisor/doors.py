@@ -112,6 +112,12 @@ class QuietHandler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def send_error(self, code: int, message: str | None = None, _explain: str | None = None) -> None:
+        """Refuse what is no request, or has a method that nobody knows, as JSON; nothing more is read."""
+        self.close_connection = True
+        sentence = message or http.HTTPStatus(code).phrase
+        self.answer(code, json.dumps({"error": sentence}).encode(), "application/json")
+
     def address_string(self) -> str:
         """Return a name for a peer that has no address."""
         return "nginx"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from pierhead.errors import HookShapeError, UserCodeError
+from pierhead.errors import HookShapeError, ServingError, UserCodeError
 from pierhead.service.answers import Answer, read_answer
 from pierhead.service.call import Call
 from pierhead.service.context import Context
+from pierhead.service.hook_errors import HookError
 from pierhead.service.toolkit.formats import decode_input, encode_prediction, read_text
 from pierhead.service.toolkit.hooks import ToolkitHooks
 from pierhead.service.user_code import call_user_code
@@ -65,8 +66,10 @@ class ToolkitHandler:
 def _start(name: str, function: Any, *values: Any) -> Any:
     try:
         return call_user_code(function, *values)
-    except UserCodeError as problem:
-        cause = problem.__cause__ or problem
+    except (UserCodeError, ServingError) as problem:
+        # These stand for failed calls, whose own text holds addresses.
+        told = isinstance(problem, HookError | ServingError)
+        cause = problem if told else problem.__cause__ or problem
         raise UserCodeError(f"{name} failed: {type(cause).__name__}: {cause}") from cause
 
 

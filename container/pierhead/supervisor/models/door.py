@@ -76,6 +76,7 @@ class _MethodRefused(Exception):
 
 class _ModelsHandler(QuietHandler):
     server: ModelsDoor
+    _body = b""
 
     def do_GET(self) -> None:  # noqa: N802
         if self.path.startswith(DIRECT):
@@ -96,6 +97,8 @@ class _ModelsHandler(QuietHandler):
     do_PATCH = do_OPTIONS = do_PUT  # noqa: N815
 
     def _answer_with(self, act: Callable[[], dict[str, Any]]) -> None:
+        # A body that stays unread would be the next request of the connection.
+        self._body = self._read_body()
         with request_in_log(self.headers.get(REQUEST_ID, "")):
             try:
                 status, document = int(HTTPStatus.OK), act()
@@ -122,7 +125,7 @@ class _ModelsHandler(QuietHandler):
     def _post(self) -> dict[str, Any]:
         if self._name is not None:
             self._refuse_method()
-        order = read_load_order(self._body())
+        order = read_load_order(self._body)
         log.info("load asked for: name=%s target_model=%r", order.name, self.headers.get(TARGET_MODEL, ""))
         self.server.ask(lambda answer: LoadRequested(order.name, order.url, answer))
         return describe_model(order.name, order.url)
@@ -149,6 +152,6 @@ class _ModelsHandler(QuietHandler):
             "POST and GET /models, GET and DELETE /models/NAME and POST /models/NAME/invoke are answered"
         )
 
-    def _body(self) -> bytes:
+    def _read_body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
         return self.rfile.read(int(length)) if length.isascii() and length.isdigit() else b""

@@ -16,9 +16,10 @@ from pierhead.supervisor.group import ProcessGroup
 from pierhead.supervisor.memory_use import MemoryUse
 from pierhead.supervisor.process import Process
 
-__all__ = ["LACKS", "explain_end", "explain_timeout", "refuse_full_memory"]
+__all__ = ["LACKS", "explain_end", "explain_refusal", "explain_timeout", "refuse_full_memory"]
 
 LACKS = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
+FAILURES = tuple(code for code in Code if code is not Code.OK)
 WATERMARK = "PIERHEAD_MEMORY_WATERMARK_PERCENT"
 
 
@@ -26,12 +27,21 @@ def explain_end(name: str, process: Process, group: ProcessGroup, last_lines: Se
     """Return why a model whose process was given up cannot be served."""
     said = group.start_failure
     if said is not None:
-        return ServingError(Code(said.code), f"model '{name}' cannot be loaded: {said.reason}")
+        # User code shares the process that sent it: what is no failure's code must not stop the loop.
+        code = Code(said.code) if said.code in FAILURES else Code.INTERNAL
+        return ServingError(code, f"model '{name}' cannot be loaded: {said.reason}")
     role = process.name.rpartition("/")[2]
     reason = f"its {role} {process.reason}"
     if process.status == -signal.SIGKILL or process.error_number in LACKS or says_exhausted(last_lines):
         return ServingError(Code.RESOURCE_EXHAUSTED, f"model '{name}' finds no memory: {reason}")
     return ServingError(Code.INTERNAL, f"model '{name}' cannot be loaded: {reason}; the log says more")
+
+
+def explain_refusal(name: str, problem: OSError) -> ServingError:
+    """Return why a model cannot be served where the system refuses to make its files."""
+    code = Code.RESOURCE_EXHAUSTED if problem.errno in LACKS else Code.INTERNAL
+    reason = errno.errorcode.get(problem.errno or 0, "an error of the system")
+    return ServingError(code, f"model '{name}' cannot be prepared: {reason}")
 
 
 def explain_timeout(name: str, seconds: int, use: MemoryUse | None, watermark: int) -> ServingError:

@@ -5,7 +5,7 @@ It reads folders that may be slow and may be hostile, so it runs in a thread of 
 
 from __future__ import annotations
 
-import errno
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pierhead.control import ServerAddress
 from pierhead.errors import ArtifactError, Code, ServingError
 from pierhead.settings import Settings
 from pierhead.supervisor.memory_use import MemoryUse
-from pierhead.supervisor.models.failures import LACKS, refuse_full_memory
+from pierhead.supervisor.models.failures import explain_refusal, refuse_full_memory
 from pierhead.supervisor.models.layout import Layout, name_default_model
 from pierhead.supervisor.models.model import PreparedModel
 from pierhead.supervisor.models.publication import Publication
@@ -66,20 +66,26 @@ class Preparer:
         if refusal is not None:
             raise refusal
         addresses = self._ports.take(settings.instance_count) if artifact.models else ()
-        try:
-            folder = self._publication.make_folder(number)
-            named = name_default_model(artifact, name, settings)
-            return Layout(self._inputs, name, folder, named, addresses).lay_out()
-        except OSError as problem:
-            self.give_back(number, addresses)
-            code = Code.RESOURCE_EXHAUSTED if problem.errno in LACKS else Code.INTERNAL
-            reason = errno.errorcode.get(problem.errno or 0, "an error of the system")
-            raise ServingError(code, f"model '{name}' cannot be prepared: {reason}") from problem
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.give_back, number, addresses)
+            prepared = self._lay_out(number, name, artifact, addresses)
+            undo.pop_all()
+        return prepared
 
     def give_back(self, number: int, addresses: tuple[ServerAddress, ...]) -> None:
         """Remove the files of a model and let others have its ports."""
         self._publication.remove_folder(number)
         self._ports.give_back(addresses)
+
+    def _lay_out(
+        self, number: int, name: str, artifact: Artifact, addresses: tuple[ServerAddress, ...]
+    ) -> PreparedModel:
+        named = name_default_model(artifact, name, self._inputs.settings)
+        try:
+            folder = self._publication.make_folder(number)
+            return Layout(self._inputs, name, folder, named, addresses).lay_out()
+        except OSError as problem:
+            raise explain_refusal(name, problem) from problem
 
 
 def _find_artifact(folder: Path, url: str, settings: Settings) -> Artifact:

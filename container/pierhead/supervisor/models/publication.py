@@ -62,5 +62,6 @@ class Publication:
 def _link(link: Path, number: int) -> None:
     """Make a link to a model's folder; readers see the old one or the new one."""
     fresh = link.parent.parent / f"{link.parent.name}.{number}"
+    fresh.unlink(missing_ok=True)  # an earlier try may have found no room for the second step
     fresh.symlink_to(f"../models/{number}")
     fresh.replace(link)

@@ -19,6 +19,7 @@ __all__ = ["LoadOrder", "describe_model", "list_page", "read_load_order", "read_
 
 PAGE_SIZE = 100
 LONGEST_QUERY = 2048
+MOST_FIELDS = 16
 NAME = re.compile(NAME_PATTERN)
 NUMBER = re.compile("[1-9][0-9]{0,8}", re.ASCII)
 
@@ -58,7 +59,7 @@ def list_page(models: Mapping[str, str], query: str) -> dict[str, object]:
 
     A token is the last name of the page before, so that models which come and go move nobody past another.
     """
-    asked = parse_qs(query[:LONGEST_QUERY], keep_blank_values=True, max_num_fields=16)
+    asked = _read_query(query)
     names = list(models)
     first = bisect_right(names, _read_token(asked)) if asked.get("next_page_token", [""])[-1] else 0
     page = names[first : first + _read_limit(asked)]
@@ -66,6 +67,13 @@ def list_page(models: Mapping[str, str], query: str) -> dict[str, object]:
     if page and page[-1] != names[-1]:
         listed["nextPageToken"] = page[-1]
     return listed
+
+
+def _read_query(query: str) -> Mapping[str, list[str]]:
+    try:
+        return parse_qs(query[:LONGEST_QUERY], keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError as problem:
+        raise _invalid(f"the query has more than {MOST_FIELDS} fields") from problem
 
 
 def _read_token(asked: Mapping[str, list[str]]) -> str:

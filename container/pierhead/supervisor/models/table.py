@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from pierhead.control import ServerAddress
-from pierhead.errors import Code, PierheadError, ServingError
+from pierhead.errors import Code, ServingError
 from pierhead.settings import Settings
 from pierhead.supervisor.events import (
     Answer,
@@ -25,7 +25,12 @@ from pierhead.supervisor.events import (
 )
 from pierhead.supervisor.group import ProcessGroup, Surroundings, stop_highest_stage
 from pierhead.supervisor.memory_use import MemoryUse
-from pierhead.supervisor.models.failures import explain_end, explain_timeout, refuse_full_memory
+from pierhead.supervisor.models.failures import (
+    explain_end,
+    explain_refusal,
+    explain_timeout,
+    refuse_full_memory,
+)
 from pierhead.supervisor.models.model import Model, ModelState, PreparedModel
 from pierhead.supervisor.models.preparation import Preparer
 from pierhead.supervisor.models.publication import Publication
@@ -123,17 +128,26 @@ class ModelTable:
                 self._advance_end(model, now)
 
     def begin_stop(self) -> None:
-        """Answer all who wait; the processes are the stack's to stop."""
+        """Answer all who wait, and end what has served nobody yet; the stack stops all other processes.
+
+        nginx, which ends first, ends when the last request is answered.
+        """
         self._is_stopping = True
         for model in self._models.values():
-            self._answer_loader(model, ServingError(Code.UNAVAILABLE, "the container is being stopped"))
+            if model.is_starting and model.group is not None:
+                model.group.kill()
+            self._answer_loader(model, _stopping())
+            postponed = [request.answer for request in model.postponed]
+            for answer in (*model.unloaders, *model.latecomers, *postponed):
+                answer(_stopping())
+            model.unloaders, model.latecomers, model.postponed = [], [], []
 
     # Loading.
 
     def _begin_load(self, request: LoadRequested, now: float) -> None:
         present = self._models.get(request.name)
         if self._is_stopping:
-            request.answer(ServingError(Code.UNAVAILABLE, "the container is being stopped"))
+            request.answer(_stopping())
         elif present is None:
             self._add(request, now)
         elif present.is_going:
@@ -150,10 +164,10 @@ class ModelTable:
 
         def prepare() -> None:
             try:
-                result: PreparedModel | PierheadError = self._preparer.prepare(
+                result: PreparedModel | ServingError = self._preparer.prepare(
                     number, request.name, request.url
                 )
-            except PierheadError as problem:
+            except ServingError as problem:
                 result = problem
             except Exception as problem:
                 log.exception("model %s cannot be prepared", request.name)
@@ -181,10 +195,12 @@ class ModelTable:
         )
 
     def _advance_load(self, model: Model, now: float) -> None:
+        """End the load where it has succeeded, lasted too long, or failed.
+
+        Its own limit comes before those of its processes, which may be due at the same time.
+        """
         group, watermark = model.group, self._settings.memory_watermark_percent
-        if group is not None and group.hopeless is not None:
-            self._fail(model, self._explain_end(model, group.hopeless), now)
-        elif group is not None and group.was_ready:
+        if group is not None and group.was_ready:
             refusal = refuse_full_memory(model.name, self._memory(), watermark)
             if refusal is None:
                 self._note_loaded(model, now)
@@ -193,10 +209,16 @@ class ModelTable:
         elif model.deadline is not None and now >= model.deadline:
             seconds = self._settings.wait_time_seconds
             self._fail(model, explain_timeout(model.name, seconds, self._memory(), watermark), now)
+        elif group is not None and group.hopeless is not None:
+            self._fail(model, self._explain_end(model, group.hopeless), now)
 
     def _note_loaded(self, model: Model, now: float) -> None:
+        try:
+            self._publication.publish(model.name, model.number)
+        except OSError as problem:
+            self._fail(model, explain_refusal(model.name, problem), now)
+            return
         model.state, model.deadline = ModelState.LOADED, None
-        self._publication.publish(model.name, model.number)
         self._direct(model, is_open=True)
         self.ends["loaded"] += 1
         log.info("model loaded name=%s seconds=%.2f", model.name, now - model.requested)
@@ -224,17 +246,25 @@ class ModelTable:
         is_open = is_open and model.prepared is not None and model.prepared.has_sockets
         if is_open == model.is_direct:
             return
-        model.is_direct = is_open
-        if is_open:
-            self._publication.open_direct(model.name, model.number)
-        else:
+        if not is_open:
             self._publication.close_direct(model.name)
+            model.is_direct = False
+            return
+        try:
+            self._publication.open_direct(model.name, model.number)
+        except OSError as problem:
+            # The shared handler workers answer for it until there is room for the link.
+            log.warning("no direct way to model name=%s: %s", model.name, problem)
+        else:
+            model.is_direct = True
 
     # Ending.
 
     def _begin_unload(self, name: str, answer: Answer, now: float) -> None:
         model = self._models.get(name)
-        if model is None:
+        if self._is_stopping:
+            answer(_stopping())
+        elif model is None:
             answer(_not_loaded(name))
         elif model.is_going:
             model.latecomers.append(answer)
@@ -308,3 +338,7 @@ class ModelTable:
 
 def _not_loaded(name: str) -> ServingError:
     return ServingError(Code.NOT_FOUND, f"model '{name}' is not loaded")
+
+
+def _stopping() -> ServingError:
+    return ServingError(Code.UNAVAILABLE, "the container is being stopped")
