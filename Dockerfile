@@ -13,6 +13,8 @@ RUN apt-get update \
 COPY --from=packages /opt/venv /opt/venv
 COPY serve nginx.conf.template /sagemaker/
 COPY container/ /sagemaker/
+# No process may write byte code there, and each would compile the same sources at its start.
+RUN /opt/venv/bin/python -m compileall -q --invalidation-mode unchecked-hash /sagemaker/pierhead
 ENV PATH=/sagemaker:/opt/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
       com.amazonaws.sagemaker.capabilities.multi-models=true

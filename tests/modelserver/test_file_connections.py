@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import selectors
 import socket
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,56 @@ def test_connections_wait_while_there_is_no_file_left(
 
     assert [b"x"] == answers(path, FullOnce(socket.AF_UNIX), b"x")
     assert "no connection can be accepted" in caplog.text
+
+
+def test_answer_to_a_client_that_is_gone_leaves_nothing_registered(tmp_path: Path) -> None:
+    """Whatever stayed registered for a socket would be called for the next one with its number."""
+    selector = selectors.DefaultSelector()
+    failures: list[dict[str, Any]] = []
+
+    async def ask() -> tuple[set[int], set[int]]:
+        path = str(tmp_path / "echo.sock")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        late: list[Late] = []
+        server = FileServer(listener, lambda: Late(late))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        before = set(selector.get_map())
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.connect(path)
+            gone.sendall(b"x")
+        while not late:
+            await asyncio.sleep(0)
+        late[0].answer()
+        await late[0].lost.wait()
+        after = set(selector.get_map())
+        server.close()
+        return before, after
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        before, after = runner.run(asyncio.wait_for(ask(), SECONDS))
+    assert (before, []) == (after, failures)
+
+
+class Late(Echo):
+    """Answers when it is told to, however gone the client may be."""
+
+    def __init__(self, waiting: list[Late]) -> None:
+        self._waiting = waiting
+        self.lost = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._data = data
+        self._waiting.append(self)
+
+    def eof_received(self) -> bool:
+        return True
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        self.lost.set()
+
+    def answer(self) -> None:
+        self._transport.write(self._data)
+        self._transport.write(self._data)
+        self._transport.close()
