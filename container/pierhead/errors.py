@@ -20,11 +20,13 @@ to gRPC codes.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 __all__ = [
+    "LACKS",
     "ArtifactError",
     "Code",
     "ConfigError",
@@ -42,6 +44,10 @@ __all__ = [
     "UnsupportedMediaType",
     "UserCodeError",
 ]
+
+
+# How the system says that it has no memory, processes, files or disk left.
+LACKS = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 
 class Code(IntEnum):

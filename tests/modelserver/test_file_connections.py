@@ -95,7 +95,7 @@ def test_answer_to_a_client_that_is_gone_leaves_nothing_registered(tmp_path: Pat
     selector = selectors.DefaultSelector()
     failures: list[dict[str, Any]] = []
 
-    async def ask() -> tuple[set[int], set[int]]:
+    async def ask() -> tuple[set[Any], set[Any]]:
         path = str(tmp_path / "echo.sock")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)

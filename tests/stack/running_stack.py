@@ -82,7 +82,7 @@ class RunningStack:
 
     def pid_of(self, name: str) -> int:
         """Return the newest pid that the log gives for a process of the stack."""
-        return int(re.findall(rf"{name} is ready pid=(\d+)", self.log)[-1])
+        return int(re.findall(rf"(?<!/){re.escape(name)} is ready pid=(\d+)", self.log)[-1])
 
     def wait_until_ready(self) -> None:
         wait_for(self._is_ready_or_over, START_SECONDS, lambda: self.log)

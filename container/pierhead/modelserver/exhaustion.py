@@ -6,15 +6,13 @@ SageMaker unloads other models.
 
 from __future__ import annotations
 
-import errno
 import threading
 from types import TracebackType
 
-from pierhead.errors import Code, PierheadError, ServingError
+from pierhead.errors import LACKS, Code, PierheadError, ServingError
 
 __all__ = ["NO_MEMORY", "REFUSALS", "is_exhaustion", "refusal_of"]
 
-LACKS = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE})
 NO_MEMORY = "the model server has not enough memory for this request"
 # What ends a request with an answer; all else is a fault of ours.
 REFUSALS = (PierheadError, MemoryError)

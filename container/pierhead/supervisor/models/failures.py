@@ -10,15 +10,14 @@ import errno
 import signal
 from collections.abc import Sequence
 
-from pierhead.errors import Code, ServingError
+from pierhead.errors import LACKS, Code, ServingError
 from pierhead.supervisor.exhaustion import says_exhausted
 from pierhead.supervisor.group import ProcessGroup
 from pierhead.supervisor.memory_use import MemoryUse
 from pierhead.supervisor.process import Process
 
-__all__ = ["LACKS", "explain_end", "explain_refusal", "explain_timeout", "refuse_full_memory"]
+__all__ = ["explain_end", "explain_refusal", "explain_timeout", "refuse_full_memory"]
 
-LACKS = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 FAILURES = tuple(code for code in Code if code is not Code.OK)
 WATERMARK = "PIERHEAD_MEMORY_WATERMARK_PERCENT"
 
