@@ -9,10 +9,10 @@ import pytest
 from tests.supervisor.test_stack import FakeSpawner
 
 from pierhead.control import StartFailed
-from pierhead.errors import Code
+from pierhead.errors import LACKS, Code
 from pierhead.supervisor.group import ProcessGroup, Surroundings
 from pierhead.supervisor.memory_use import MemoryUse
-from pierhead.supervisor.models.failures import LACKS, explain_end, explain_timeout, refuse_full_memory
+from pierhead.supervisor.models.failures import explain_end, explain_timeout, refuse_full_memory
 from pierhead.supervisor.process import ProcessSpec
 
 NAME = "a/model-server-1"
