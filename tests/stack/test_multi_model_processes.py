@@ -186,7 +186,9 @@ def served(stack: ModelsStack, pids: list[int]) -> dict[int, float]:
     if stack.stub is not None:
         counts = Counter(each.pid for each in stack.stub.predictions())
         return {pid: float(counts[pid]) for pid in pids}
-    return {pid: sum(map(float, Path(f"/proc/{pid}/stat").read_text().split()[13:15])) for pid in pids}
+    # User and system time are the 12th and 13th field after the name in brackets.
+    fields = {pid: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids}
+    return {pid: float(values[11]) + float(values[12]) for pid, values in fields.items()}
 
 
 @pytest.mark.parametrize("has_hooks", [False, True], ids=["no hooks", "own hooks"])

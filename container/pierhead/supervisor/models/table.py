@@ -318,7 +318,7 @@ class ModelTable:
         for name in model.group.processes if model.group is not None else ():
             self._outputs.forget(name)
         self._answer_loader(model, model.failure)
-        if model.failure is None:
+        if model.unloaders:
             log.info("model unloaded name=%s", model.name)
         for answer in model.unloaders:
             answer(None)
