@@ -100,7 +100,7 @@ def render_nginx_config(
         rules=attributes,
         errors=nginx_errors(settings),
         execution_parameters=execution_parameters(settings, has_hooks=has_hooks),
-        held=_held(settings, uses_workers=has_hooks or not is_embedded),
+        held=_held(settings, uses_workers=has_hooks or not is_embedded or settings.multi_model),
         open_files=_open_files(),
         connections=min(MOST_CONNECTIONS, _open_files() - FILES_BESIDE_CONNECTIONS),
     )
