@@ -2,7 +2,7 @@
 
 A supervisor that is killed outright cannot stop its children. In a container they end with it, since it is
 PID 1; elsewhere nginx would go on holding its port. `python -m pierhead.tether COMMAND …` becomes the
-command, tethered.
+command, tethered; with `--directory=DIR` before it, in that directory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 __all__ = ["end_with_parent"]
 
 PR_SET_PDEATHSIG = 1
+DIRECTORY = "--directory="
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
@@ -25,8 +26,11 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 def main() -> None:
     """Become the command on the command line."""
+    command = sys.argv[1:]
+    if command[0].startswith(DIRECTORY):
+        os.chdir(command.pop(0).removeprefix(DIRECTORY))
     end_with_parent()
-    os.execv(sys.argv[1], sys.argv[1:])  # noqa: S606
+    os.execv(command[0], command)  # noqa: S606
 
 
 if __name__ == "__main__":

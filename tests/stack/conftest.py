@@ -9,7 +9,7 @@ import pytest
 
 from artifacts import artifact_with_hooks
 from field_stacks import ALL, EMBEDDED, HANDLER, PASSING_ON, STUB, FieldStack, wanted
-from multi_model_stack import ModelsStack
+from multi_model_stack import ModelsStack, leaving_nothing
 from running_stack import RunningStack
 from stub_binary import StubBinary
 
@@ -21,7 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ids = ["-".join(pair) for pair in matrix]
         metafunc.parametrize("field", matrix, ids=ids, indirect=True, scope="module")
     if "endpoint" in metafunc.fixturenames:
-        pairs = wanted(metafunc.module, "ENDPOINTS", ((EMBEDDED, 1), (STUB, 4)))
+        pairs = wanted(metafunc.module, "ENDPOINTS", ((EMBEDDED, 1), (STUB, 2)))
         ids = [f"{server}-{workers}" for server, workers in pairs]
         metafunc.parametrize("endpoint", pairs, ids=ids, indirect=True, scope="module")
 
@@ -75,7 +75,5 @@ def endpoint(
 @pytest.fixture
 def models(endpoint: ModelsStack) -> Iterator[ModelsStack]:
     """Yield the endpoint without a model, and hold it to leave nothing of those that it loads."""
-    before = endpoint.holdings()
-    yield endpoint
-    endpoint.unload_all()
-    assert before == endpoint.holdings()
+    with leaving_nothing(endpoint) as models:
+        yield models

@@ -7,7 +7,7 @@ import http.client
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from benchmarks.processes import family, listening_ports
 from running_stack import Answer, RunningStack
 from stub_binary import StubBinary
 
-__all__ = ["BODY", "RESULT", "Holdings", "ModelsStack", "begin", "description", "refusal"]
+__all__ = ["BODY", "RESULT", "Holdings", "ModelsStack", "begin", "description", "leaving_nothing", "refusal"]
 
 BODY = '{"instances": [1.0, 2.0, 5.0]}'
 RESULT = {"predictions": [2.5, 3.0, 4.5]}
@@ -127,6 +127,15 @@ class ModelsStack(RunningStack):
         return Holdings(
             frozenset(processes), frozenset(listening_ports(processes)), frozenset(files - counts)
         )
+
+
+@contextlib.contextmanager
+def leaving_nothing(stack: ModelsStack) -> Iterator[ModelsStack]:
+    """Unload all models in the end, and hold the stack to have nothing left of them."""
+    before = stack.holdings()
+    yield stack
+    stack.unload_all()
+    assert before == stack.holdings()
 
 
 def description(name: str, url: str) -> dict[str, str]:

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from artifacts import artifact_with_hooks, stub_model
-from field_stacks import EMBEDDED, PASSING_ON
-from multi_model_stack import RESULT, ModelsStack, begin, refusal
+from field_stacks import PASSING_ON
+from multi_model_stack import RESULT, ModelsStack, begin, leaving_nothing, refusal
 from pierhead.supervisor.memory_use import memory_use
 from running_stack import wait_for
 from stub_binary import StubBinary
 
-ENDPOINTS = ((EMBEDDED, 1),)
 REFUSED = '{"instances": ["REFUSE=RESOURCE_EXHAUSTED"]}'
 NO_MEMORY_IN_HOOKS = """
     raise MemoryError("no room for the table")
@@ -34,22 +33,9 @@ KILLED_AT_IMPORT = """
 MISSING_MODULE = """
     import not_there_at_all
     """
-EXITING = """
-    import sys
-
-    sys.exit(3)
-    """
 BARE = """
     ANSWER = 42
     """
-
-
-@pytest.fixture
-def first(models: ModelsStack, half_plus_two: Path) -> Iterator[ModelsStack]:
-    """Yield the endpoint with one model loaded, and hold it to serve that at the end of the test."""
-    models.load_new("first", half_plus_two)
-    yield models
-    assert RESULT == models.invoke_model("first").json()
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +56,10 @@ def stubbed(
 @pytest.fixture
 def narrow(stubbed: ModelsStack, tmp_path: Path) -> Iterator[ModelsStack]:
     """Yield the stub's endpoint with one model, which it has to serve in the end, and to leave nothing."""
-    before = stubbed.holdings()
-    stubbed.load_new("first", stub_model(tmp_path / "first"))
-    yield stubbed
-    assert RESULT == stubbed.invoke_model("first").json()
-    stubbed.unload_all()
-    assert before == stubbed.holdings()
+    with leaving_nothing(stubbed) as models:
+        models.load_new("first", stub_model(tmp_path / "first"))
+        yield models
+        assert RESULT == models.invoke_model("first").json()
 
 
 def fail_to_load(models: ModelsStack, name: str, artifact: Path) -> tuple[int, str]:
@@ -93,39 +77,26 @@ def fail_to_load(models: ModelsStack, name: str, artifact: Path) -> tuple[int, s
     ("hooks", "status", "words"),
     [
         (MISSING_MODULE, 500, "not_there_at_all"),
-        ("def handler(:", 500, "SyntaxError"),
-        (EXITING, 500, ""),
         (BARE, 500, "handler"),
         (TALKING_OF_MEMORY, 500, "CUDA out of memory"),
         (NO_MEMORY_IN_HOOKS, 507, ""),
         (KILLED_AT_IMPORT, 507, ""),
     ],
-    ids=["no module", "no syntax", "exit", "no hook", "talk of memory", "MemoryError", "killed"],
+    ids=["no module", "no hook", "talk of memory", "MemoryError", "killed"],
 )
 def test_hooks_that_cannot_be_imported_fail_their_load_with_the_reason(
-    first: ModelsStack, half_plus_two: Path, tmp_path: Path, hooks: str, status: int, words: str
+    narrow: ModelsStack, tmp_path: Path, hooks: str, status: int, words: str
 ) -> None:
-    artifact = artifact_with_hooks(tmp_path, half_plus_two, hooks)
+    model = stub_model(tmp_path / "model")
 
-    refused, sentence = fail_to_load(first, "failing", artifact)
+    refused, sentence = fail_to_load(narrow, "failing", artifact_with_hooks(tmp_path, model, hooks))
 
     assert status == refused, sentence
     assert words in sentence
-    assert str(first.run_folder) not in sentence
+    assert str(narrow.run_folder) not in sentence
     # A failure is no ghost: the repaired model is loaded under the same name.
-    first.load_new("failing", half_plus_two)
-    assert RESULT == first.invoke_model("failing").json()
-    assert 200 == first.unload("failing").status
-
-
-def test_a_graph_that_cannot_be_read_fails_its_load(first: ModelsStack, tmp_path: Path) -> None:
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "saved_model.pb").write_bytes(b"no graph, but words: out of memory")
-
-    status, sentence = fail_to_load(first, "broken", tmp_path)
-
-    assert 500 == status
-    assert "'broken'" in sentence
+    narrow.load_new("failing", model)
+    assert RESULT == narrow.invoke_model("failing").json()
 
 
 @pytest.mark.parametrize("words", ["out of memory", "Out of memory."])
@@ -186,8 +157,8 @@ def test_a_model_server_that_lacks_memory_for_a_request_is_507(
     assert {"predictions": ["well"]} == narrow.invoke_model("exhausted", '{"instances": ["well"]}').json()
 
 
-def test_a_name_or_a_body_that_speaks_of_memory_is_no_507(narrow: ModelsStack, half_plus_two: Path) -> None:
-    narrow.load_new("OOM", half_plus_two)
+def test_a_name_or_a_body_that_speaks_of_memory_is_no_507(narrow: ModelsStack, tmp_path: Path) -> None:
+    narrow.load_new("OOM", stub_model(tmp_path / "model"))
     asked = refusal(narrow.invoke_model("OOM", '{"instances": [1.0], "signature_name": "out of memory"'))
 
     assert 400 == asked[0]
@@ -227,7 +198,7 @@ def test_a_load_that_takes_too_long_while_memory_is_ample_is_408(narrow: ModelsS
 
 
 def test_a_load_beyond_the_watermark_of_memory_is_507(
-    free_ports: Callable[[int], int], half_plus_two: Path, tmp_path: Path
+    free_ports: Callable[[int], int], tmp_path: Path
 ) -> None:
     use = memory_use()
     if use is None or use.percent <= 1.5:
@@ -236,7 +207,7 @@ def test_a_load_beyond_the_watermark_of_memory_is_507(
 
     with ModelsStack(free_ports(31), StubBinary(tmp_path / "stub"), **environ) as stack:
         stack.wait_until_ready()
-        status, sentence = fail_to_load(stack, "more", half_plus_two)
+        status, sentence = fail_to_load(stack, "more", stub_model(tmp_path / "model"))
 
         assert 507 == status
         assert "PIERHEAD_MEMORY_WATERMARK_PERCENT" in sentence

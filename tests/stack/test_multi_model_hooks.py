@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from artifacts import artifact_with_hooks, stub_model
 from field_stacks import EMBEDDED, STUB
-from multi_model_stack import RESULT, ModelsStack, begin, refusal
+from multi_model_stack import RESULT, ModelsStack, begin, leaving_nothing, refusal
 from running_stack import wait_for
 from stub_binary import StubBinary
 
@@ -131,7 +131,7 @@ def universal(address: str, prefix: str = "all/code") -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", params=[(EMBEDDED, 1), (STUB, 4)], ids=["embedded-1", "stub-4"])
-def shared(
+def endpoint_with_script(
     request: pytest.FixtureRequest,
     store: str,
     free_ports: Callable[[int], int],
@@ -144,6 +144,13 @@ def shared(
     with ModelsStack(free_ports(31), stub, **environ) as stack:
         stack.wait_until_ready()
         yield stack
+
+
+@pytest.fixture
+def shared(endpoint_with_script: ModelsStack) -> Iterator[ModelsStack]:
+    """Yield that endpoint without a model, and hold it to leave nothing of those that it loads."""
+    with leaving_nothing(endpoint_with_script) as models:
+        yield models
 
 
 def load_both(stack: ModelsStack, first: tuple[str, Path], second: tuple[str, Path]) -> None:
@@ -166,7 +173,6 @@ def test_models_with_modules_of_the_same_names_never_mix(
     shared: ModelsStack, half_plus_two: Path, tmp_path: Path
 ) -> None:
     workers = 4 if shared.stub is not None else 1
-    before = shared.holdings()
     load_both(
         shared,
         ("a", own_hooks(tmp_path / "a", half_plus_two, "A")),
@@ -193,8 +199,6 @@ def test_models_with_modules_of_the_same_names_never_mix(
     assert [workers > 1] * 3 == [len(each) > 1 for each in pids.values()]
 
     replace_and_check(shared, own_hooks(tmp_path / "a2", half_plus_two, "A2"))
-    shared.unload_all()
-    assert before == shared.holdings()
 
 
 def replace_and_check(stack: ModelsStack, artifact: Path) -> None:
@@ -209,6 +213,8 @@ def replace_and_check(stack: ModelsStack, artifact: Path) -> None:
 def test_the_code_of_a_model_can_be_taken_away(
     shared: ModelsStack, half_plus_two: Path, tmp_path: Path
 ) -> None:
+    if shared.stub is not None:
+        pytest.skip("the workers are the same with the stub")
     shared.load_new("turns", own_hooks(tmp_path / "own", half_plus_two, "own"))
     assert shared.invoke_model("turns").body.startswith(b"own of own turns ")
     assert 200 == shared.unload("turns").status
@@ -216,7 +222,6 @@ def test_the_code_of_a_model_can_be_taken_away(
     shared.load_new("turns", half_plus_two)
 
     assert shared.invoke_model("turns").body.startswith(b"shared of all turns ")
-    assert 200 == shared.unload("turns").status
 
 
 def test_a_universal_script_that_is_not_there_ends_the_start(

@@ -191,7 +191,7 @@ def test_requirements_run_once_with_the_workers_python_and_their_own_limit(input
     pip = specs(inputs, requirements=Requirements(PIP_FILE, None))[REQUIREMENTS]
 
     assert pip.once
-    assert pip.command[:4] == ("/usr/bin/python3", "-m", "pip", "install")
+    assert pip.command[4:8] == ("/usr/bin/python3", "-m", "pip", "install")
     assert pip.command[-2:] == ("-r", str(PIP_FILE))
     assert pip.limit == "the limit of requirements.txt"
 

@@ -93,7 +93,10 @@ def test_library_alone_is_found_in_silence(tmp_path: Path, caplog: pytest.LogCap
 def test_pip_command_names_the_file_and_never_asks() -> None:
     command = pip_command(Path("/env/bin/python"), Path("/code/requirements.txt"))
 
-    assert command[:4] == ("/env/bin/python", "-m", "pip", "install")
+    assert command[1:8] == (
+        *("-m", "pierhead.tether", "--directory=/code"),
+        *("/env/bin/python", "-m", "pip", "install"),
+    )
     assert command[-2:] == ("-r", "/code/requirements.txt")
     assert "--no-input" in command
 

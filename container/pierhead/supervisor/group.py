@@ -93,6 +93,12 @@ class ProcessGroup:
             waiting.append("no handler worker is ready")
         return waiting
 
+    def are_ready(self, names: Sequence[str]) -> bool:
+        """Return whether these processes take requests; a master without a worker does not."""
+        workers = self._worker_process
+        has_worker = workers is None or workers.name not in names or bool(self._workers)
+        return has_worker and all(self.processes[name].is_settled for name in names)
+
     def advance(self, now: float, *, may_start: bool = True) -> None:
         """Do what is due, and note when all is ready for the first time."""
         for process in self.processes.values():

@@ -65,5 +65,9 @@ def make_environment(folder: Path) -> Path:
 
 
 def pip_command(python: Path, file: Path) -> tuple[str, ...]:
-    """Return the command that installs a requirements file; pip's own variables stay in force."""
-    return (str(python), "-m", "pip", "install", *PIP_OPTIONS, "-r", str(file))
+    """Return the command that installs a requirements file; pip's own variables stay in force.
+
+    Paths in the file are relative to its folder, whose whole path nobody knows beforehand.
+    """
+    tether = (sys.executable, "-m", "pierhead.tether", f"--directory={file.absolute().parent}")
+    return (*tether, str(python), "-m", "pip", "install", *PIP_OPTIONS, "-r", str(file.absolute()))

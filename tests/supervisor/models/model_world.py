@@ -95,6 +95,10 @@ class LastWords(Outputs):
         self.forgotten.append(name)
 
 
+def names_of(specs: Sequence[ProcessSpec]) -> tuple[str, ...]:
+    return tuple(spec.name for spec in specs)
+
+
 class FakePreparer(Preparer):
     """Prepares at once, or when a test opens the gate of a name; or fails as a test says."""
 
@@ -102,7 +106,7 @@ class FakePreparer(Preparer):
         self.gates: dict[str, threading.Event] = {}
         self.failures: dict[str, Exception] = {}
         self.shapes: dict[str, Callable[[str], Sequence[ProcessSpec]]] = {}
-        self.has_sockets = True
+        self.at_sockets: Callable[[Sequence[ProcessSpec]], tuple[str, ...]] = names_of
         self.entered: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.handed_out: list[ServerAddress] = []
         self.given_back: list[ServerAddress] = []
@@ -124,7 +128,7 @@ class FakePreparer(Preparer):
             specs=specs,
             probes={server_of(name): lambda: False},
             workers=workers_of(name),
-            has_sockets=self.has_sockets,
+            at_sockets=self.at_sockets(specs),
         )
 
     def give_back(self, number: int, addresses: tuple[ServerAddress, ...]) -> None:

@@ -155,7 +155,7 @@ def test_retry_after_a_failure_begins_afresh(world: ModelWorld) -> None:
 
 
 def test_model_whose_servers_take_no_invocations_is_never_direct(world: ModelWorld) -> None:
-    world.preparer.has_sockets = False
+    world.preparer.at_sockets = lambda _: ()
 
     world.load_fully("a")
 

@@ -166,6 +166,20 @@ def test_model_without_a_handler_worker_is_not_direct(hooked: ModelWorld) -> Non
     assert hooked.direct == ["a"]
 
 
+def test_server_behind_handler_workers_closes_no_way(hooked: ModelWorld) -> None:
+    """They find another server by themselves, or say that there is none."""
+    hooked.preparer.at_sockets = lambda specs: (specs[-1].name,)
+    hooked.preparer.shapes["b"] = hooked.preparer.shapes["a"]
+    hooked.load("b")
+    hooked.hear()
+    hooked.play(hooked.answer(server_of("b")), FromWorker(WorkerReady(9, workers_of("b"))))
+    assert hooked.direct == ["a", "b"]
+
+    hooked.play(hooked.end(server_of("b"), status=-signal.SIGSEGV))
+
+    assert hooked.direct == ["a", "b"]
+
+
 def test_models_make_no_part_of_the_stack_unready(world: ModelWorld) -> None:
     world.load_fully("a")
     world.load("b")

@@ -59,7 +59,7 @@ class Layout:
             specs=tuple(self._specs()),
             probes=self._probes(),
             workers=self._process(WORKERS),
-            has_sockets=self._hooks is not None or self._servers_take_invocations,
+            at_sockets=self._at_sockets(),
         )
 
     @property
@@ -96,6 +96,11 @@ class Layout:
             }
             for model in self.artifact.models
         }
+
+    def _at_sockets(self) -> tuple[str, ...]:
+        if self._hooks is not None:
+            return (self._process(WORKERS),)
+        return tuple(self._probes()) if self._servers_take_invocations else ()
 
     def _probes(self) -> dict[str, Probe]:
         names = tuple(model.name for model in self.artifact.models)

@@ -31,7 +31,8 @@ class ModelState(Enum):
 class PreparedModel:
     """All that a model's processes need; `workers` names the one that is the master of handler workers.
 
-    `has_sockets`: its processes take invocations by themselves, from sockets in its folder.
+    `at_sockets` names those that take invocations from the sockets in its folder, where any do: its handler
+    workers, which find their way between model servers by themselves, or else all its model servers.
     """
 
     folder: Path
@@ -39,7 +40,7 @@ class PreparedModel:
     specs: tuple[ProcessSpec, ...]
     probes: Mapping[str, Probe]
     workers: str
-    has_sockets: bool
+    at_sockets: tuple[str, ...]
 
 
 @dataclass

@@ -219,7 +219,7 @@ class ModelTable:
             self._fail(model, explain_refusal(model.name, problem), now)
             return
         model.state, model.deadline = ModelState.LOADED, None
-        self._direct(model, is_open=True)
+        self._direct(model)
         self.ends["loaded"] += 1
         log.info("model loaded name=%s seconds=%.2f", model.name, now - model.requested)
         self._answer_loader(model, None)
@@ -236,14 +236,17 @@ class ModelTable:
         assert model.group is not None
         lost = model.group.hopeless
         if lost is None:
-            self._direct(model, is_open=not model.group.waiting())
+            self._direct(model)
             return
         self.ends["dropped"] += 1
         log.error("model dropped name=%s: %s %s", model.name, lost.name, lost.reason)
         self._end(model, now, at_once=True)
 
-    def _direct(self, model: Model, *, is_open: bool) -> None:
-        is_open = is_open and model.prepared is not None and model.prepared.has_sockets
+    def _direct(self, model: Model) -> None:
+        assert model.group is not None
+        assert model.prepared is not None
+        names = model.prepared.at_sockets
+        is_open = bool(names) and model.group.are_ready(names)
         if is_open == model.is_direct:
             return
         if not is_open:
