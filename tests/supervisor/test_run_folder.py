@@ -71,6 +71,14 @@ def test_longest_path_of_a_socket_is_accepted(short_folder: Path) -> None:
     assert RunFolder.make(short_folder / (room * "x")).nginx.is_dir()
 
 
+def test_multi_model_endpoint_needs_room_for_longer_paths(short_folder: Path) -> None:
+    room = LONGEST_SOCKET_PATH - len(os.fsencode(short_folder / "x" / "workers.sock")) + 1
+    run = RunFolder.make(short_folder / (room * "x"))
+
+    with pytest.raises(ConfigError, match="too long"):
+        run.make_model_folders()
+
+
 def test_longer_path_of_a_socket_is_refused(short_folder: Path) -> None:
     room = LONGEST_SOCKET_PATH - len(os.fsencode(short_folder / "x" / "workers.sock")) + 2
 

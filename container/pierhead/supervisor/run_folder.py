@@ -12,6 +12,8 @@ from pierhead.errors import ConfigError
 __all__ = ["RunFolder"]
 
 LONGEST_SOCKET_PATH = 107
+# A million loads, and a hundred servers, whose sockets take the place of older ones.
+LONGEST_MODEL_SOCKET = "999999/99.sock.new"
 CONTENT = (
     "health.sock",
     "control.sock",
@@ -79,10 +81,7 @@ class RunFolder:
             raise ConfigError(
                 [f"PIERHEAD_RUN_DIR={str(path)!r}: must not hold a dollar sign or a line break"]
             )
-        if len(os.fsencode(run.workers_socket)) > LONGEST_SOCKET_PATH:
-            raise ConfigError(
-                [f"PIERHEAD_RUN_DIR={str(path)!r}: too long, the path of a unix socket holds 107 bytes"]
-            )
+        run._require_short(run.workers_socket)
         run.admit_nginx()
         return run
 
@@ -104,7 +103,8 @@ class RunFolder:
         return {}
 
     def make_model_folders(self) -> None:
-        """Make the folders that a multi-model endpoint's models have."""
+        """Make the folders that a multi-model endpoint's models have; may raise ConfigError."""
+        self._require_short(self.models / LONGEST_MODEL_SOCKET)
         for folder in (self.models, self.loaded, self.direct, self.universal):
             folder.mkdir(mode=0o711)
 
@@ -112,6 +112,12 @@ class RunFolder:
         """Let nginx's workers, which run as another user when we are root, reach the sockets."""
         if os.geteuid() == 0:
             self.path.chmod(0o711)
+
+    def _require_short(self, socket: Path) -> None:
+        if len(os.fsencode(socket)) > LONGEST_SOCKET_PATH:
+            raise ConfigError(
+                [f"PIERHEAD_RUN_DIR={str(self.path)!r}: too long, the path of a unix socket holds 107 bytes"]
+            )
 
     def remove_content(self) -> None:
         """Remove what a stack made here, also an earlier one that was killed."""
