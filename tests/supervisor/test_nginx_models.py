@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -97,14 +95,6 @@ def multi_model_site(folder: Path, **environ: str) -> Iterator[MultiModelSite]:
         running_nginx(run, **options) as site,
     ):
         yield MultiModelSite(site, run)
-
-
-@pytest.fixture(scope="module")
-def module_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
-    folder.chmod(0o711)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

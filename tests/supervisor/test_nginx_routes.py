@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,14 +26,6 @@ from tests.supervisor.nginx_site import (
 
 from pierhead.supervisor.binaries import find_nginx
 from pierhead.supervisor.run_folder import RunFolder
-
-
-@pytest.fixture(scope="module")
-def module_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
-    folder.chmod(0o711)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
-from pierhead.control import Forked, NurseryReady, WorkerGone, WorkerReady
+from pierhead.control import Forked, ForkFailed, NurseryReady, WorkerGone, WorkerReady
 from pierhead.supervisor.events import (
     ChildrenChanged,
     Event,
@@ -106,7 +106,39 @@ class ScriptedInbox(queue.SimpleQueue[Event]):
         return step() if callable(step) else step
 
 
-class World:
+class SpawnedProcesses:
+    """What the processes of a fake spawner do, as steps of a script."""
+
+    spawner: FakeSpawner
+
+    def answer(self, name: str) -> Callable[[], Event]:
+        return lambda: ProbeAnswered(name, self.spawner.pids[name])
+
+    def end(self, *names: str, status: int = 0) -> Callable[[], Event]:
+        def step() -> Event:
+            for name in names:
+                self.spawner.end(self.spawner.pids[name], status)
+            return ChildrenChanged()
+
+        return step
+
+    def end_pid(self, pid: int, status: int = 0) -> Callable[[], Event]:
+        def step() -> Event:
+            self.spawner.end(pid, status)
+            return ChildrenChanged()
+
+        return step
+
+    def nursery_says(self, message: NurseryReady | Forked | ForkFailed) -> Callable[[], Event]:
+        def step() -> Event:
+            if isinstance(message, Forked):
+                self.spawner.pids[message.name] = message.pid
+            return FromNursery(self.spawner.pids[NURSERY], message)
+
+        return step
+
+
+class World(SpawnedProcesses):
     """A stack and all that surrounds it."""
 
     def __init__(
@@ -144,32 +176,6 @@ class World:
         self.spawner.started.clear()
         self.spawner.signals.clear()
         return self
-
-    def answer(self, name: str) -> Callable[[], Event]:
-        return lambda: ProbeAnswered(name, self.spawner.pids[name])
-
-    def end(self, *names: str, status: int = 0) -> Callable[[], Event]:
-        def step() -> Event:
-            for name in names:
-                self.spawner.end(self.spawner.pids[name], status)
-            return ChildrenChanged()
-
-        return step
-
-    def end_pid(self, pid: int, status: int = 0) -> Callable[[], Event]:
-        def step() -> Event:
-            self.spawner.end(pid, status)
-            return ChildrenChanged()
-
-        return step
-
-    def nursery_says(self, message: NurseryReady | Forked) -> Callable[[], Event]:
-        def step() -> Event:
-            if isinstance(message, Forked):
-                self.spawner.pids[message.name] = message.pid
-            return FromNursery(self.spawner.pids[NURSERY], message)
-
-        return step
 
     def state(self, name: str) -> State:
         return self.stack.processes[name].state

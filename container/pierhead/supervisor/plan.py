@@ -122,7 +122,7 @@ def is_downloaded(settings: Settings) -> bool:
 
 def has_universal_hooks(inputs: Inputs) -> bool:
     """Return whether models of a multi-model endpoint that bring no hooks share some."""
-    return is_downloaded(inputs.settings) or find_hooks(inputs.settings, inputs.artifact) is not None
+    return _service_code(inputs)[1] is not None
 
 
 def find_hooks(settings: Settings, artifact: Artifact) -> Path | None:

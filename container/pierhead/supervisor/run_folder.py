@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pierhead.errors import ConfigError
 
-__all__ = ["RunFolder"]
+__all__ = ["LONGEST_SOCKET_PATH", "RunFolder"]
 
 LONGEST_SOCKET_PATH = 107
 # A million loads, and a hundred servers, whose sockets take the place of older ones.

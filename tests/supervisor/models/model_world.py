@@ -9,18 +9,22 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.supervisor.test_stack import FORKED_PID, FakeSpawner, ScriptedInbox, ScriptEnded, Step
+from tests.supervisor.test_stack import (
+    FORKED_PID,
+    FakeSpawner,
+    ScriptedInbox,
+    ScriptEnded,
+    SpawnedProcesses,
+    Step,
+)
 
-from pierhead.control import Forked, ForkFailed, NurseryReady, ServerAddress, WorkerReady
+from pierhead.control import Forked, NurseryReady, ServerAddress, WorkerReady
 from pierhead.errors import Code, PierheadError, ServingError
 from pierhead.settings import Settings
 from pierhead.supervisor.events import (
-    ChildrenChanged,
     Event,
-    FromNursery,
     FromWorker,
     LoadRequested,
-    ProbeAnswered,
     UnloadRequested,
 )
 from pierhead.supervisor.group import Surroundings
@@ -149,8 +153,10 @@ def forked_server(name: str) -> Sequence[ProcessSpec]:
     return (ProcessSpec(server_of(name), ("--port=1",), needs=(NURSERY,), forked=True),)
 
 
-class ModelWorld:
+class ModelWorld(SpawnedProcesses):
     """A stack, its table of models, and all that surrounds them."""
+
+    spawner: QuietSpawner
 
     def __init__(
         self,
@@ -246,25 +252,6 @@ class ModelWorld:
         self.spawner.started.clear()
         self.spawner.signals.clear()
         return self
-
-    def answer(self, name: str) -> Callable[[], Event]:
-        return lambda: ProbeAnswered(name, self.spawner.pids[name])
-
-    def end(self, *names: str, status: int = 0) -> Callable[[], Event]:
-        def step() -> Event:
-            for name in names:
-                self.spawner.end(self.spawner.pids[name], status)
-            return ChildrenChanged()
-
-        return step
-
-    def nursery_says(self, message: NurseryReady | Forked | ForkFailed) -> Callable[[], Event]:
-        def step() -> Event:
-            if isinstance(message, Forked):
-                self.spawner.pids[message.name] = message.pid
-            return FromNursery(self.spawner.pids[NURSERY], message)
-
-        return step
 
     def forked(self, name: str, pid: int = FORKED_PID) -> Callable[[], Event]:
         return self.nursery_says(Forked(server_of(name), pid))

@@ -10,12 +10,12 @@ import os
 import shutil
 from pathlib import Path
 
-from pierhead.supervisor.run_folder import RunFolder
+from pierhead.supervisor.run_folder import LONGEST_SOCKET_PATH, RunFolder
 
 __all__ = ["LONGEST_DIRECT_NAME", "Publication"]
 
-# nginx names a socket by its path relative to the run folder; the system takes 107 bytes of that.
-LONGEST_DIRECT_NAME = 107 - len("direct//99.sock")
+# nginx names a socket by its path relative to the run folder.
+LONGEST_DIRECT_NAME = LONGEST_SOCKET_PATH - len("direct//99.sock")
 
 
 class Publication:
