@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pierhead.contract.artifact import ROOT_MODEL_NAME, Artifact, Model
 from pierhead.control import HANDLER_WORKERS, ModelPlan, ServerAddress, ServicePlan
 from pierhead.errors import ConfigError
 from pierhead.settings import Settings
+from pierhead.supervisor.probes import Probe, serves_models
 from pierhead.supervisor.process import ProcessSpec
 from pierhead.supervisor.requirements import Requirements, pip_command
 from pierhead.supervisor.run_folder import RunFolder
@@ -37,6 +38,7 @@ __all__ = [
     "process_specs",
     "requirements_spec",
     "server_name",
+    "server_probes",
     "service_plan",
     "workers_spec",
 ]
@@ -245,6 +247,17 @@ def _worker_metrics(inputs: Inputs) -> dict[str, str]:
     if inputs.settings.metrics == "off":
         return {}
     return {"PROMETHEUS_MULTIPROC_DIR": str(inputs.run.worker_metrics)}
+
+
+def server_probes(
+    artifact: Artifact, addresses: Sequence[ServerAddress], prefix: str = ""
+) -> dict[str, Probe]:
+    """Return what asks each model server, by its process's name, whether it serves all of the models."""
+    models = tuple(model.name for model in artifact.models)
+    return {
+        f"{prefix}{server_name(number)}": serves_models(address.rest_port, models)
+        for number, address in enumerate(addresses)
+    }
 
 
 def server_name(number: int) -> str:

@@ -63,10 +63,11 @@ from pierhead.supervisor.plan import (
     model_config_text,
     process_specs,
     server_name,
+    server_probes,
     service_plan,
 )
 from pierhead.supervisor.ports import PortPool, allocate_ports, is_free
-from pierhead.supervisor.probes import Probe, answers_pings, serves_models
+from pierhead.supervisor.probes import Probe, answers_pings
 from pierhead.supervisor.requirements import find_requirements, make_environment
 from pierhead.supervisor.run_folder import RunFolder
 from pierhead.supervisor.signals import hold_signals, stop_signals
@@ -221,11 +222,7 @@ def _write_files(inputs: Inputs) -> None:
 
 
 def _probes(inputs: Inputs) -> dict[str, Probe]:
-    models = tuple(model.name for model in inputs.artifact.models)
-    probes = {
-        server_name(number): serves_models(address.rest_port, models)
-        for number, address in enumerate(inputs.servers)
-    }
+    probes = server_probes(inputs.artifact, inputs.servers)
     return {**probes, NGINX: answers_pings(inputs.settings.bind_to_port)}
 
 

@@ -27,9 +27,10 @@ from pierhead.supervisor.plan import (
     model_server_spec,
     requirements_spec,
     server_name,
+    server_probes,
     workers_spec,
 )
-from pierhead.supervisor.probes import Probe, serves_models
+from pierhead.supervisor.probes import Probe
 from pierhead.supervisor.process import ProcessSpec
 from pierhead.supervisor.requirements import find_requirements, make_environment
 
@@ -103,11 +104,7 @@ class Layout:
         return tuple(self._probes()) if self._servers_take_invocations else ()
 
     def _probes(self) -> dict[str, Probe]:
-        names = tuple(model.name for model in self.artifact.models)
-        return {
-            self._process(server_name(number)): serves_models(address.rest_port, names)
-            for number, address in enumerate(self.addresses)
-        }
+        return server_probes(self.artifact, self.addresses, self._process(""))
 
     def _service_plan(self) -> ServicePlan:
         """Return what handler workers are told: the model's own, or the shared ones."""
